@@ -1,0 +1,14 @@
+# tests.cmake - unit tests and benchmarks. tests/run finds the programs in bin/tests.
+
+add_library(choir_harness STATIC ${PROJECT_SOURCE_DIR}/tests/harness/choir_test.c)
+target_include_directories(choir_harness PUBLIC src include tests/harness)
+target_link_libraries(choir_harness PUBLIC choir_static PRIVATE choir_flags)
+
+foreach(source IN LISTS choir_unit_tests)
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE choir_harness choir_flags choir_link_flags m)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
+endforeach()
+
+include(${PROJECT_SOURCE_DIR}/bench/bench.cmake)

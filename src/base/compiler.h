@@ -1,0 +1,40 @@
+/*
+ * compiler.h - every compiler extension the tree uses, each under a name that says what for.
+ */
+#ifndef CH_COMPILER_H
+#define CH_COMPILER_H
+
+#include <stddef.h>
+
+#define CH_LIKELY(x)             __builtin_expect(!!(x), 1)
+#define CH_UNLIKELY(x)           __builtin_expect(!!(x), 0)
+#define CH_PRINTF(fmt, args)     __attribute__((format(printf, fmt, args)))
+#define CH_ALWAYS_INLINE         inline __attribute__((always_inline))
+#define CH_NOINLINE              __attribute__((noinline))
+#define CH_COLD                  __attribute__((cold, noinline))
+#define CH_WARN_UNUSED           __attribute__((warn_unused_result))
+#define CH_MALLOC_LIKE           __attribute__((malloc, warn_unused_result))
+#define CH_CONSTRUCTOR           __attribute__((constructor))
+#define CH_UNUSED                __attribute__((unused))
+
+#define CH_ARRAY_LEN(a)          (sizeof(a) / sizeof((a)[0]))
+#define CH_CONTAINER(p, type, m) ((type *)(void *)((char *)(p)-offsetof(type, m)))
+
+/* Two writers never share a unit of this size. The adjacent-line prefetcher fetches lines in pairs,
+ * so a single 64-byte line is not enough. */
+#define CH_CACHE_UNIT            128
+
+/* Clang's thread-safety analysis: which lock guards what. gcc does not know these. */
+#if defined(__clang__)
+#define CH_TSA(x) __attribute__((x))
+#else
+#define CH_TSA(x)
+#endif
+#define CH_CAPABILITY      CH_TSA(capability("lock"))
+#define CH_GUARDED_BY(l)   CH_TSA(guarded_by(l))
+#define CH_REQUIRES(l)     CH_TSA(requires_capability(l))
+#define CH_ACQUIRES(l)     CH_TSA(acquire_capability(l))
+#define CH_RELEASES(l)     CH_TSA(release_capability(l))
+#define CH_NO_TSA          CH_TSA(no_thread_safety_analysis)
+
+#endif

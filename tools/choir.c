@@ -1,0 +1,3 @@
+#include <choir/choir.h>
+#include <stdio.h>
+int main(void){puts(choir_version());return 0;}
