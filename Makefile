@@ -1,0 +1,41 @@
+# For people: the usual words in front of CMake. Everything that is built goes to build/.
+
+PREFIX ?= /usr/local
+prefix ?= $(PREFIX)
+
+.PHONY: all run test test-all check sanitize ci install clean format help
+
+all: ## build the library, the command, tests and benchmarks
+	@scripts/build build
+
+run: all ## measure the copy and reduce kernels on this machine
+	@build/bin/bench/kernel --quick
+
+test: ## install what the tests need (as root) and run them all
+	@scripts/setup
+	@scripts/suites test
+
+test-all: ## the same with the long counts, the checks and all sanitizers
+	@scripts/setup
+	@scripts/suites all
+
+check: ## layers, API, globals, names, format, man pages
+	@scripts/suites check
+
+sanitize: ## unit tests under the address, undefined and thread sanitizers
+	@scripts/suites sanitize
+
+ci: ## what every change must pass
+	@.ci/run
+
+install: all ## install below PREFIX (/usr/local); DESTDIR is put in front
+	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(prefix)"
+
+clean: ## remove build/
+	rm -rf build
+
+format: ## lay the C sources out as .clang-format says
+	@scripts/format
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
