@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <netdb.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -76,9 +78,9 @@ static int real_fstat(int fd, struct stat *st_out)
     return fstat(fd, st_out);
 }
 
-static int real_fallocate(int fd, size_t nbytes)
+static int real_fallocate(int fd, size_t offset, size_t nbytes)
 {
-    return RETRY(fallocate(fd, 0, 0, (off_t)nbytes));
+    return RETRY(fallocate(fd, 0, (off_t)offset, (off_t)nbytes));
 }
 
 /* --- memory ------------------------------------------------------------------------------------ */
@@ -209,6 +211,25 @@ static ssize_t real_recvmsg(int fd, struct msghdr *msg_io)
 static int real_shutdown(int fd, int how)
 {
     return shutdown(fd, how);
+}
+
+/* SOCK_STREAM only: without it every address comes once per kind of socket. */
+static int real_lookup(const char *host, struct sockaddr_storage *addrs_out, int max, int *why_io)
+{
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
+    struct addrinfo *list = NULL;
+    int count = 0, why = getaddrinfo(host, NULL, &hints, &list);
+
+    if (why != 0) {
+        *why_io = why;
+        return -1;
+    }
+    for (struct addrinfo *a = list; a != NULL && count < max; a = a->ai_next) {
+        if (a->ai_addrlen <= sizeof(addrs_out[0]))
+            memcpy(&addrs_out[count++], a->ai_addr, a->ai_addrlen);
+    }
+    freeaddrinfo(list);
+    return count;
 }
 
 /* --- waiting ----------------------------------------------------------------------------------- */

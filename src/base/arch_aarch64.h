@@ -1,0 +1,27 @@
+/* arch_aarch64.h - see arch.h. */
+#ifndef CH_ARCH_AARCH64_H
+#define CH_ARCH_AARCH64_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline uint64_t ch_arch_ticks(void)
+{
+    uint64_t ticks;
+
+    __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(ticks)::"memory");
+    return ticks;
+}
+
+static inline bool ch_arch_ticks_steady(const char **why_out)
+{
+    *why_out = "the architecture promises a system counter of one rate";
+    return true;
+}
+
+static inline void ch_arch_relax(void)
+{
+    __asm__ volatile("yield" ::: "memory");
+}
+
+#endif

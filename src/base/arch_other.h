@@ -1,0 +1,23 @@
+/* arch_other.h - see arch.h; a processor we know nothing about. */
+#ifndef CH_ARCH_OTHER_H
+#define CH_ARCH_OTHER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline uint64_t ch_arch_ticks(void)
+{
+    return 0;
+}
+
+static inline bool ch_arch_ticks_steady(const char **why_out)
+{
+    *why_out = "no counter is known for this processor";
+    return false;
+}
+
+static inline void ch_arch_relax(void)
+{
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* arch_x86.h - see arch.h. */
+#ifndef CH_ARCH_X86_H
+#define CH_ARCH_X86_H
+
+#include <cpuid.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline uint64_t ch_arch_ticks(void)
+{
+    unsigned aux;
+
+    return __builtin_ia32_rdtscp(&aux);
+}
+
+static inline bool ch_arch_ticks_steady(const char **why_out)
+{
+    unsigned a, b, c, d;
+
+    *why_out = "the CPU does not promise a time stamp counter of one rate";
+    if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || (d & (1u << 8)) == 0)
+        return false;
+    if (!__get_cpuid(0x80000001, &a, &b, &c, &d) || (d & (1u << 27)) == 0)
+        return false; /* no rdtscp */
+    *why_out = "the CPU's time stamp counter has one rate";
+    return true;
+}
+
+static inline void ch_arch_relax(void)
+{
+    __builtin_ia32_pause();
+}
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * lock.h - mutexes with a rank, so that two threads can never take two locks in opposite order.
+ *
+ * Locks are taken in rising rank; debug builds check it. No user code runs and nothing blocks with a
+ * lock held.
+ */
+#ifndef CH_LOCK_H
+#define CH_LOCK_H
+
+#include <pthread.h>
+
+#include "base/assert.h"
+#include "base/compiler.h"
+
+/* Taken in this order; a thread never holds two of one rank. */
+enum ch_lock_rank {
+    CH_LOCK_SERVICE = 1, /* io/service.c: starting and stopping the service thread */
+    CH_LOCK_SEGMENTS,    /* io/segment.c: the table of mappings */
+    CH_LOCK_LOOP,        /* io/loop.c: timers and watches */
+    CH_LOCK_WAITER,      /* base/wait.c: how many threads sleep */
+};
+
+struct CH_CAPABILITY ch_lock {
+    pthread_mutex_t mutex;
+    enum ch_lock_rank rank;
+};
+
+#define CH_LOCK_INIT(rank_)                                                                        \
+    {                                                                                              \
+        .mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (rank_)                                        \
+    }
+
+void ch_lock_init(struct ch_lock *lock, enum ch_lock_rank rank);
+void ch_lock_fini(struct ch_lock *lock);
+void ch_lock(struct ch_lock *lock) CH_ACQUIRES(lock);
+void ch_unlock(struct ch_lock *lock) CH_RELEASES(lock);
+
+/* For the first line of a function whose name ends in _locked. Checks in debug builds only. */
+void ch_lock_assert_held(const struct ch_lock *lock);
+
+#endif

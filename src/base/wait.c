@@ -1,0 +1,320 @@
+/*
+ * wait.c - spin, yield, sleep. See wait.h for the picture and bell.h for the order of the doorbell.
+ */
+#include "base/wait.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+
+#include <choir/info.h>
+
+#include "base/arch.h"
+#include "base/error.h"
+#include "base/forked.h"
+#include "base/log.h"
+#include "base/params.h"
+#include "base/sys.h"
+
+enum {
+    /* A wake-up costs some 50 us in a virtual machine: to spin as long as that costs at most twice
+     * the best choice (the skier's rule). With more ranks than processors a spin only keeps the
+     * peer from running. */
+    SPIN_FITS_NS = 50 * CH_US,
+    SPIN_CROWDED_NS = 1 * CH_US,
+    SPIN_LEAST_NS = 1 * CH_US,
+    YIELD_FITS_NS = 100 * CH_US,
+    YIELD_CROWDED_NS = 300 * CH_US,
+    /* Reading the clock costs as much as several looks at a flag. */
+    LOOKS_PER_CLOCK = 16,
+    /* How long to sleep when the order that makes sleeping safe could not be had. */
+    UNSAFE_SLEEP_NS = 1 * CH_MS,
+};
+
+/* --- a waiter's life ---------------------------------------------------------------------------- */
+
+static choir_status open_bell(struct ch_waiter *waiter, struct ch_bell_word *word)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data = { .ptr = NULL } };
+    int fd = ch_sys_eventfd(0);
+
+    if (fd < 0)
+        return ch_fail_errno("waiter: make its eventfd");
+    word->needs_fence = !ch_bell_owner_orders();
+    ch_bell_attach(&waiter->bell, word, fd);
+    waiter->epfd = ch_sys_epoll_create();
+    if (waiter->epfd < 0)
+        return ch_fail_errno("waiter: make its epoll set");
+    if (ch_sys_epoll_ctl(waiter->epfd, EPOLL_CTL_ADD, fd, &event) != 0)
+        return ch_fail_errno("waiter: put its bell into its epoll set");
+    return CHOIR_OK;
+}
+
+choir_status ch_waiter_init(struct ch_waiter *waiter, struct ch_bell_word *word)
+{
+    choir_status rc = ch_forked();
+
+    *waiter = (struct ch_waiter){ .bell = { .fd = -1 }, .epfd = -1 };
+    ch_lock_init(&waiter->lock, CH_LOCK_WAITER);
+    if (rc == CHOIR_OK)
+        rc = open_bell(waiter, word);
+    if (rc != CHOIR_OK) {
+        ch_waiter_fini(waiter);
+        return rc;
+    }
+    ch_waiter_set_crowd(waiter, 1);
+    return CHOIR_OK;
+}
+
+void ch_waiter_fini(struct ch_waiter *waiter)
+{
+    ch_sys_close(waiter->epfd);
+    ch_sys_close(waiter->bell.fd);
+    waiter->epfd = waiter->bell.fd = -1;
+    ch_lock_fini(&waiter->lock);
+}
+
+static uint32_t knob_or(int64_t knob_us, uint32_t otherwise_ns)
+{
+    if (knob_us < 0)
+        return otherwise_ns;
+    return knob_us > UINT32_MAX / CH_US ? UINT32_MAX : (uint32_t)knob_us * CH_US;
+}
+
+void ch_waiter_set_crowd(struct ch_waiter *waiter, int ranks_on_host)
+{
+    const struct ch_params *params = ch_params();
+    bool crowded = ranks_on_host > choir_processors();
+
+    waiter->spin_max_ns = knob_or(params->spin_us, crowded ? SPIN_CROWDED_NS : SPIN_FITS_NS);
+    waiter->yield_ns = knob_or(params->yield_us, crowded ? YIELD_CROWDED_NS : YIELD_FITS_NS);
+    waiter->spin_min_ns = waiter->spin_max_ns < SPIN_LEAST_NS ? waiter->spin_max_ns : SPIN_LEAST_NS;
+    atomic_store_explicit(&waiter->spin_ns, waiter->spin_max_ns, memory_order_relaxed);
+}
+
+void ch_waiter_interrupt(struct ch_waiter *waiter)
+{
+    /* Release, pairs with the acquire in how_it_stands(). Rung in any case: this may be a signal
+     * handler of the very thread that is about to sleep. */
+    atomic_store_explicit(&waiter->interrupted, 1, memory_order_release);
+    ch_bell_ring(&waiter->bell);
+}
+
+void ch_waiter_clear_interrupt(struct ch_waiter *waiter)
+{
+    atomic_store_explicit(&waiter->interrupted, 0, memory_order_release);
+}
+
+/* --- one wait ----------------------------------------------------------------------------------- */
+
+/* Everything a wait watches but the deadline: CHOIR_IN_PROGRESS if it has to go on. */
+static choir_status how_it_stands(const struct ch_wait *wait)
+{
+    if (wait->ready(wait->arg))
+        return CHOIR_OK;
+    /* Acquire, pairs with the compare-and-swap that poisons: the culprit's record is whole. */
+    if (wait->poison != NULL && atomic_load_explicit(wait->poison, memory_order_acquire) != 0)
+        return ch_fail(CHOIR_ERR_REMOTE, "waiting for %s: the group has failed", wait->what);
+    if (atomic_load_explicit(&wait->waiter->interrupted, memory_order_acquire) != 0)
+        return ch_fail(CHOIR_ERR_INTERRUPTED, "waiting for %s: interrupted", wait->what);
+    return CHOIR_IN_PROGRESS;
+}
+
+static choir_status timed_out(const struct ch_wait *wait, uint64_t began)
+{
+    return ch_fail(CHOIR_ERR_TIMEOUT, "waiting for %s: not there after %llu ms", wait->what,
+                   (unsigned long long)((ch_now() - began) / CH_MS));
+}
+
+/* Look again and again until `end` (or the deadline): tightly, or yielding the processor between. */
+static choir_status look_until(const struct ch_wait *wait, uint64_t end, bool yield)
+{
+    for (;;) {
+        for (int i = 0; i < (yield ? 1 : LOOKS_PER_CLOCK); i++) {
+            choir_status rc = how_it_stands(wait);
+
+            if (rc != CHOIR_IN_PROGRESS)
+                return rc;
+            if (yield)
+                ch_sys_yield();
+            else
+                ch_arch_relax();
+        }
+        uint64_t now = ch_now();
+
+        if (now >= wait->until)
+            return CHOIR_ERR_TIMEOUT; /* the caller looks once more and says it */
+        if (now >= end)
+            return CHOIR_IN_PROGRESS;
+    }
+}
+
+/* Publish that one more thread is about to sleep, and put that store in front of every look at a
+ * flag that follows, for all posters. False if the order could not be had. */
+static bool announce_sleep(struct ch_waiter *waiter)
+{
+    ch_lock(&waiter->lock);
+    waiter->nasleep++;
+    /* Relaxed: ordered by what follows; see bell.h. */
+    atomic_store_explicit(&waiter->bell.word->nasleep, waiter->nasleep, memory_order_relaxed);
+    ch_unlock(&waiter->lock);
+    if (!ch_bell_owner_orders()) {
+        __sync_synchronize(); /* the posters fence too: needs_fence is set */
+        return true;
+    }
+    return ch_sys_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
+}
+
+/* The last thread to get up empties the bell. As long as another one sleeps, or is about to, the
+ * ring may be meant for it and must stay: it then gets up, and the last of us empties. */
+static void announce_awake(struct ch_waiter *waiter)
+{
+    uint64_t rings;
+
+    ch_lock(&waiter->lock);
+    waiter->nasleep--;
+    atomic_store_explicit(&waiter->bell.word->nasleep, waiter->nasleep, memory_order_relaxed);
+    if (waiter->nasleep == 0)
+        (void)!ch_sys_read(waiter->bell.fd, &rings, sizeof(rings)); /* nothing in it: also fine */
+    ch_unlock(&waiter->lock);
+}
+
+/* Sleep until a ring, a descriptor of the epoll set, `fd` (-1 for none), the deadline or a signal.
+ * CHOIR_IN_PROGRESS: slept, look again. */
+static choir_status sleep_on(const struct ch_wait *wait, int fd, short events, int64_t at_most_ns)
+{
+    struct epoll_event event;
+    int n;
+
+    if (fd < 0) {
+        n = ch_sys_epoll_wait(wait->waiter->epfd, &event, 1, at_most_ns);
+    } else {
+        struct pollfd fds[2] = { { .fd = wait->waiter->epfd, .events = POLLIN },
+                                 { .fd = fd, .events = events } };
+
+        n = ch_sys_poll(fds, 2, at_most_ns);
+    }
+    if (n < 0 && errno != EINTR)
+        return ch_fail_errno("waiting for %s: sleep", wait->what);
+    return CHOIR_IN_PROGRESS;
+}
+
+static choir_status sleep_once(const struct ch_wait *wait, int fd, short events)
+{
+    struct ch_waiter *waiter = wait->waiter;
+    int64_t left = ch_deadline_left_ns(wait->until);
+    choir_status rc;
+
+    if (!announce_sleep(waiter) && (left < 0 || left > (int64_t)UNSAFE_SLEEP_NS))
+        left = UNSAFE_SLEEP_NS;
+    rc = how_it_stands(wait); /* the look that Dekker's order is about */
+    if (rc == CHOIR_IN_PROGRESS)
+        rc = sleep_on(wait, fd, events, left);
+    announce_awake(waiter);
+    return rc;
+}
+
+static choir_status sleep_until_ready(const struct ch_wait *wait, int fd, short events)
+{
+    choir_status rc = CHOIR_IN_PROGRESS;
+
+    while (rc == CHOIR_IN_PROGRESS) {
+        rc = how_it_stands(wait);
+        if (rc == CHOIR_IN_PROGRESS && ch_deadline_passed(wait->until))
+            rc = CHOIR_ERR_TIMEOUT;
+        if (rc == CHOIR_IN_PROGRESS)
+            rc = sleep_once(wait, fd, events);
+    }
+    return rc;
+}
+
+/* Spin longer while spinning pays, shorter while waits end asleep anyway. Relaxed, and races between
+ * two waiting threads do no harm: it is a guess. */
+static void learn(struct ch_waiter *waiter, uint32_t spin_ns, bool slept)
+{
+    uint64_t next = slept ? spin_ns / 2 : (uint64_t)spin_ns * 2;
+
+    if (next < waiter->spin_min_ns)
+        next = waiter->spin_min_ns;
+    if (next > waiter->spin_max_ns)
+        next = waiter->spin_max_ns;
+    if (next != spin_ns)
+        atomic_store_explicit(&waiter->spin_ns, (uint32_t)next, memory_order_relaxed);
+}
+
+static choir_status wait_for(const struct ch_wait *wait, int fd, short events)
+{
+    struct ch_waiter *waiter = wait->waiter;
+    uint32_t spin_ns = atomic_load_explicit(&waiter->spin_ns, memory_order_relaxed);
+    choir_status rc = how_it_stands(wait);
+    uint64_t began;
+
+    if (rc != CHOIR_IN_PROGRESS)
+        return rc;
+    if (ch_forked() != CHOIR_OK)
+        return CHOIR_ERR_FORKED;
+    began = ch_now();
+    rc = look_until(wait, began + spin_ns, false);
+    if (rc == CHOIR_IN_PROGRESS)
+        rc = look_until(wait, began + spin_ns + waiter->yield_ns, true);
+    learn(waiter, spin_ns, rc == CHOIR_IN_PROGRESS);
+    if (rc == CHOIR_IN_PROGRESS)
+        rc = sleep_until_ready(wait, fd, events);
+    if (rc == CHOIR_ERR_TIMEOUT) {
+        rc = how_it_stands(wait); /* a condition that holds wins over a deadline that passed */
+        if (rc == CHOIR_IN_PROGRESS)
+            rc = timed_out(wait, began);
+    }
+    return rc;
+}
+
+choir_status ch_wait(const struct ch_wait *wait)
+{
+    return wait_for(wait, -1, 0);
+}
+
+/* --- descriptors and flags ---------------------------------------------------------------------- */
+
+struct fd_condition {
+    int fd;
+    short events;
+};
+
+static bool fd_is_ready(void *arg)
+{
+    const struct fd_condition *c = arg;
+    struct pollfd pfd = { .fd = c->fd, .events = c->events };
+
+    return ch_sys_poll(&pfd, 1, 0) > 0;
+}
+
+choir_status ch_wait_fd(struct ch_waiter *waiter, int fd, short events, ch_deadline until,
+                        const _Atomic uint32_t *poison, const char *what)
+{
+    struct fd_condition condition = { fd, events };
+    struct ch_wait wait = { .waiter = waiter, .ready = fd_is_ready, .arg = &condition,
+                            .until = until, .poison = poison, .what = what };
+
+    return wait_for(&wait, fd, events);
+}
+
+struct flag_condition {
+    _Atomic uint64_t *flag;
+    uint64_t value;
+};
+
+static bool flag_is_raised(void *arg)
+{
+    const struct flag_condition *c = arg;
+
+    return ch_flag_reached(c->flag, c->value);
+}
+
+choir_status ch_wait_flag_slow(const struct ch_wait *wait, _Atomic uint64_t *flag, uint64_t value)
+{
+    struct flag_condition condition = { flag, value };
+    struct ch_wait with_flag = *wait;
+
+    with_flag.ready = flag_is_raised;
+    with_flag.arg = &condition;
+    return wait_for(&with_flag, -1, 0);
+}

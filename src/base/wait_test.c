@@ -1,0 +1,340 @@
+/* wait_test.c - conditions, deadlines, poison, interrupts; several sleepers; what sleeping costs. */
+#include "choir_test.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/sys.h"
+#include "base/wait.h"
+
+static struct ch_bell_word word;
+static struct ch_waiter waiter;
+static _Atomic uint64_t flag;
+static _Atomic uint32_t poison;
+
+static struct ch_wait for_flag(ch_deadline until)
+{
+    return (struct ch_wait){ .waiter = &waiter, .until = until, .poison = &poison,
+                             .what = "the flag" };
+}
+
+static uint64_t thread_cpu_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * CH_S + (uint64_t)ts.tv_nsec;
+}
+
+/* Wait, in a helper thread, for the main thread to be asleep. */
+static void until_somebody_sleeps(uint32_t howmany)
+{
+    while (atomic_load(&word.nasleep) < howmany)
+        sched_yield();
+}
+
+CHOIR_TEST(a_condition_that_holds_needs_no_waiting)
+{
+    struct ch_wait wait = for_flag(1); /* long past: the condition wins */
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    flag = 3;
+    poison = 1;
+    CHOIR_CHECK_OK(ch_wait_flag(&wait, &flag, 3));
+    CHOIR_CHECK_OK(ch_wait_flag_slow(&wait, &flag, 2));
+    ch_waiter_fini(&waiter);
+}
+
+static void *post_when_asleep(void *arg)
+{
+    until_somebody_sleeps(1);
+    ch_post(&waiter.bell, &flag, *(const uint64_t *)arg);
+    return NULL;
+}
+
+CHOIR_TEST(a_post_wakes_a_sleeper)
+{
+    struct ch_wait wait = for_flag(ch_deadline_ms(20000));
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    for (uint64_t round = 1; round <= 200; round++) {
+        pthread_t thread;
+
+        CHOIR_CHECK_EQ(pthread_create(&thread, NULL, post_when_asleep, &round), 0);
+        CHOIR_CHECK_OK(ch_wait_flag(&wait, &flag, round));
+        pthread_join(thread, NULL);
+    }
+    CHOIR_CHECK_EQ(atomic_load(&word.nasleep), 0);
+    ch_waiter_fini(&waiter);
+}
+
+CHOIR_TEST(deadlines_are_exact)
+{
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    for (unsigned ms = 0; ms <= 40; ms += 5) {
+        uint64_t began = ch_now();
+        ch_deadline until = began + ms * (uint64_t)CH_MS + 123456;
+        struct ch_wait wait = for_flag(until);
+
+        CHOIR_ROW("%u.123456 ms", ms);
+        CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_TIMEOUT);
+        CHOIR_CHECK_LE(until, ch_now());
+        CHOIR_CHECK_HAS(choir_last_error(), "waiting for the flag: not there after");
+    }
+    ch_waiter_fini(&waiter);
+}
+
+static void *poison_when_asleep(void *arg)
+{
+    until_somebody_sleeps(1);
+    atomic_store(&poison, 4);
+    ch_bell_after_store(&waiter.bell);
+    return arg;
+}
+
+CHOIR_TEST(poison_ends_a_wait)
+{
+    struct ch_wait wait = for_flag(CH_NEVER);
+    pthread_t thread;
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    CHOIR_CHECK_EQ(pthread_create(&thread, NULL, poison_when_asleep, NULL), 0);
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_REMOTE);
+    pthread_join(thread, NULL);
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_REMOTE);
+    ch_waiter_fini(&waiter);
+}
+
+static void *interrupt_when_asleep(void *arg)
+{
+    until_somebody_sleeps(1);
+    ch_waiter_interrupt(&waiter);
+    return arg;
+}
+
+CHOIR_TEST(an_interrupt_ends_a_wait_until_it_is_cleared)
+{
+    struct ch_wait wait = for_flag(CH_NEVER);
+    pthread_t thread;
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    CHOIR_CHECK_EQ(pthread_create(&thread, NULL, interrupt_when_asleep, NULL), 0);
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_INTERRUPTED);
+    pthread_join(thread, NULL);
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_INTERRUPTED);
+    ch_waiter_clear_interrupt(&waiter);
+    wait.until = ch_deadline_ms(1);
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_TIMEOUT);
+    ch_waiter_fini(&waiter);
+}
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+    ch_waiter_interrupt(&waiter);
+}
+
+/* A handler on the waiting thread itself: the worst place to be interrupted from. */
+CHOIR_TEST(a_signal_handler_may_interrupt)
+{
+    struct sigaction action = { .sa_handler = on_alarm };
+    struct ch_wait wait = for_flag(CH_NEVER);
+    timer_t timer;
+    struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    sigaction(SIGUSR1, &action, NULL);
+    CHOIR_CHECK_EQ(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+    for (long ns = 1000; ns < 2000000; ns = ns * 5 / 4) {
+        struct itimerspec when = { .it_value = { .tv_nsec = ns } };
+
+        timer_settime(timer, 0, &when, NULL);
+        CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_INTERRUPTED);
+        ch_waiter_clear_interrupt(&waiter);
+    }
+    timer_delete(timer);
+    ch_waiter_fini(&waiter);
+}
+
+/* --- several threads asleep on one bell --------------------------------------------------------- */
+
+enum { SLEEPERS = 3, ROUNDS = 300 };
+
+static _Atomic uint64_t own_flag[SLEEPERS], own_answer[SLEEPERS];
+static struct ch_bell_word poster_word;
+static struct ch_waiter poster;
+
+static void *sleep_for_own_flag(void *arg)
+{
+    int i = (int)(intptr_t)arg;
+    struct ch_wait wait = for_flag(ch_deadline_ms(25000));
+
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        CHOIR_CHECK_OK(ch_wait_flag(&wait, &own_flag[i], round));
+        ch_post(&poster.bell, &own_answer[i], round);
+    }
+    return NULL;
+}
+
+/* A ring meant for one must not be swallowed by another who got up first. */
+CHOIR_TEST(several_sleepers_lose_no_wake_up)
+{
+    struct choir_test_random random = { 7 };
+    struct ch_wait wait = { .waiter = &poster, .until = ch_deadline_ms(25000), .what = "an answer" };
+    pthread_t threads[SLEEPERS];
+    uint64_t round[SLEEPERS] = { 0 };
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    CHOIR_CHECK_OK(ch_waiter_init(&poster, &poster_word));
+    waiter.spin_ns = waiter.spin_max_ns = waiter.spin_min_ns = waiter.yield_ns = 0;
+    for (int i = 0; i < SLEEPERS; i++)
+        pthread_create(&threads[i], NULL, sleep_for_own_flag, (void *)(intptr_t)i);
+    for (int left = SLEEPERS * ROUNDS; left > 0;) {
+        unsigned i = (unsigned)(choir_test_random(&random) % SLEEPERS);
+
+        if (round[i] == ROUNDS)
+            continue;
+        ch_post(&waiter.bell, &own_flag[i], ++round[i]);
+        CHOIR_CHECK_OK(ch_wait_flag(&wait, &own_answer[i], round[i]));
+        left--;
+    }
+    for (int i = 0; i < SLEEPERS; i++)
+        pthread_join(threads[i], NULL);
+    ch_waiter_fini(&waiter);
+    ch_waiter_fini(&poster);
+}
+
+/* --- data behind a flag: what ThreadSanitizer is here for --------------------------------------- */
+
+static struct {
+    uint64_t payload[8]; /* plain: ordered by the post alone */
+} mail;
+
+static void *write_mail(void *arg)
+{
+    for (int i = 0; i < 8; i++)
+        mail.payload[i] = 42;
+    ch_post(&waiter.bell, &flag, 1);
+    return arg;
+}
+
+CHOIR_TEST(what_was_written_before_a_post_is_seen_after_the_wait)
+{
+    struct ch_wait wait = for_flag(ch_deadline_ms(20000));
+    pthread_t thread;
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    CHOIR_CHECK_EQ(pthread_create(&thread, NULL, write_mail, NULL), 0);
+    CHOIR_CHECK_OK(ch_wait_flag(&wait, &flag, 1));
+    for (int i = 0; i < 8; i++)
+        CHOIR_CHECK_EQ(mail.payload[i], 42);
+    pthread_join(thread, NULL);
+    ch_waiter_fini(&waiter);
+}
+
+/* --- descriptors -------------------------------------------------------------------------------- */
+
+static void *write_when_asleep(void *arg)
+{
+    until_somebody_sleeps(1);
+    CHOIR_CHECK_EQ(write(*(const int *)arg, "x", 1), 1);
+    return NULL;
+}
+
+CHOIR_TEST(a_descriptor_is_waited_for_in_the_same_sleep)
+{
+    pthread_t thread;
+    int fds[2];
+    char byte;
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    CHOIR_CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    CHOIR_CHECK_STATUS(ch_wait_fd(&waiter, fds[0], POLLIN, ch_deadline_ms(5), NULL, "a byte"),
+                       CHOIR_ERR_TIMEOUT);
+    CHOIR_CHECK_HAS(choir_last_error(), "a byte");
+    CHOIR_CHECK_EQ(pthread_create(&thread, NULL, write_when_asleep, &fds[1]), 0);
+    CHOIR_CHECK_OK(ch_wait_fd(&waiter, fds[0], POLLIN, CH_NEVER, NULL, "a byte"));
+    CHOIR_CHECK_EQ(read(fds[0], &byte, 1), 1);
+    pthread_join(thread, NULL);
+    close(fds[1]);
+    CHOIR_CHECK_OK(ch_wait_fd(&waiter, fds[0], POLLIN, CH_NEVER, NULL, "a hang-up"));
+    close(fds[0]);
+    ch_waiter_fini(&waiter);
+}
+
+/* --- costs and limits --------------------------------------------------------------------------- */
+
+CHOIR_TEST(a_second_asleep_costs_at_most_5_ms_of_cpu)
+{
+    struct ch_wait wait = for_flag(ch_deadline_ms(1000));
+    uint64_t before;
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    before = thread_cpu_ns();
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_TIMEOUT);
+    printf("CPU in one second: %llu us\n", (unsigned long long)(thread_cpu_ns() - before) / CH_US);
+    CHOIR_CHECK_LE(thread_cpu_ns() - before, 5 * (uint64_t)CH_MS * choir_test_slowness());
+    ch_waiter_fini(&waiter);
+}
+
+CHOIR_TEST(more_ranks_than_processors_spin_less)
+{
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    ch_waiter_set_crowd(&waiter, 1);
+    CHOIR_CHECK_EQ(waiter.spin_max_ns, 50 * CH_US);
+    ch_waiter_set_crowd(&waiter, 100000);
+    CHOIR_CHECK_EQ(waiter.spin_max_ns, 1 * CH_US);
+    ch_waiter_fini(&waiter);
+}
+
+CHOIR_TEST(spinning_adapts)
+{
+    struct ch_wait wait = for_flag(0);
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    for (int i = 0; i < 10; i++) {
+        wait.until = ch_deadline_ms(2);
+        CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_TIMEOUT);
+    }
+    CHOIR_CHECK_EQ(atomic_load(&waiter.spin_ns), waiter.spin_min_ns);
+    ch_waiter_fini(&waiter);
+}
+
+static choir_status wait_a_little(void *arg)
+{
+    struct ch_wait wait = for_flag(ch_deadline_ms(2));
+    choir_status rc = ch_waiter_init(&waiter, &word);
+
+    (void)arg;
+    if (rc != CHOIR_OK)
+        return rc;
+    rc = ch_wait_flag(&wait, &flag, 1);
+    ch_waiter_fini(&waiter);
+    return rc == CHOIR_ERR_TIMEOUT ? CHOIR_OK : rc;
+}
+
+CHOIR_TEST(every_failing_call_is_an_error_or_a_detour)
+{
+    choir_test_all_faults(wait_a_little, NULL);
+}
+
+static void wait_in_child(void *arg)
+{
+    struct ch_wait wait = for_flag(CH_NEVER);
+
+    (void)arg;
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_FORKED);
+    CHOIR_CHECK_STATUS(ch_waiter_init(&waiter, &word), CHOIR_ERR_FORKED);
+}
+
+CHOIR_TEST(a_forked_child_does_not_wait)
+{
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    choir_test_join(choir_test_fork(wait_in_child, NULL));
+    ch_waiter_fini(&waiter);
+}
