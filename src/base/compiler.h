@@ -24,7 +24,8 @@
  * so a single 64-byte line is not enough. */
 #define CH_CACHE_UNIT            128
 
-/* Clang's thread-safety analysis: which lock guards what. gcc does not know these. */
+/* Clang's thread-safety analysis, which gcc does not know. In C it cannot name a lock that is a member
+ * of the same struct: such fields say it in a comment, CH_GUARDED_BY is for file-scope objects. */
 #if defined(__clang__)
 #define CH_TSA(x) __attribute__((x))
 #else

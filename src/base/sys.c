@@ -216,7 +216,7 @@ static int real_shutdown(int fd, int how)
 /* SOCK_STREAM only: without it every address comes once per kind of socket. */
 static int real_lookup(const char *host, struct sockaddr_storage *addrs_out, int max, int *why_io)
 {
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
     struct addrinfo *list = NULL;
     int count = 0, why = getaddrinfo(host, NULL, &hints, &list);
 
