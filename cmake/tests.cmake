@@ -4,7 +4,9 @@ add_library(choir_harness STATIC ${PROJECT_SOURCE_DIR}/tests/harness/choir_test.
 target_include_directories(choir_harness PUBLIC src include tests/harness)
 target_link_libraries(choir_harness PUBLIC choir_static PRIVATE choir_flags)
 
-foreach(source IN LISTS choir_unit_tests)
+# Beside their sources, and in tests/ what belongs to no single source.
+file(GLOB choir_other_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*/*_test.c)
+foreach(source IN LISTS choir_unit_tests choir_other_tests)
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE choir_harness choir_flags choir_link_flags m)
