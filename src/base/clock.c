@@ -26,10 +26,10 @@
 enum source { UNSTARTED, KERNEL, WARMING, COUNTER };
 
 enum {
-    WARMING_NS = 10 * CH_MS,        /* the first rate is measured over this long */
-    STEER_NS = 1 * CH_S,            /* and then bent this often */
-    MISBEHAVES_NS = 10 * CH_MS,     /* further off than this within a steering: do not trust it */
-    RATE_SHIFT = 32,                /* rates are nanoseconds per tick, times 2^32 */
+    WARMING_NS = 10 * CH_MS,    /* the first rate is measured over this long */
+    STEER_NS = 1 * CH_S,        /* and then bent this often */
+    MISBEHAVES_NS = 10 * CH_MS, /* further off than this within a steering: do not trust it */
+    RATE_SHIFT = 32,            /* rates are nanoseconds per tick, times 2^32 */
 };
 
 /* Nobody asked for so long: begin a new line instead of bending the old one. */
@@ -48,11 +48,11 @@ struct line {
 static struct {
     pthread_once_t once;
     _Atomic int source;
-    const char *why;            /* plain: written by start(), then constant */
-    _Atomic uint64_t ahead_ns;  /* KERNEL after COUNTER: how far that had run ahead */
-    _Atomic bool steering;      /* whoever sets it may write what follows */
-    struct sample first, last;  /* where rates are measured from */
-    _Atomic uint32_t sequence;  /* odd while the line changes */
+    const char *why;           /* plain: written by start(), then constant */
+    _Atomic uint64_t ahead_ns; /* KERNEL after COUNTER: how far that had run ahead */
+    _Atomic bool steering;     /* whoever sets it may write what follows */
+    struct sample first, last; /* where rates are measured from */
+    _Atomic uint32_t sequence; /* odd while the line changes */
     struct {
         _Atomic uint64_t ticks0, ns0, rate, steer_at;
     } line;
@@ -222,7 +222,8 @@ static bool kernel_uses_tsc(void)
         return false;
     n = ch_sys_read(fd, text, sizeof(text) - 1);
     ch_sys_close(fd);
-    return n > 0 && (strncmp(text, "tsc", 3) == 0 || strncmp(text, "arch_sys_counter", (size_t)n - 1) == 0);
+    return n > 0 &&
+           (strncmp(text, "tsc", 3) == 0 || strncmp(text, "arch_sys_counter", (size_t)n - 1) == 0);
 }
 
 static bool may_count(void)

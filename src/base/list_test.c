@@ -28,13 +28,13 @@ CHOIR_TEST(order_and_removal)
     for (int i = 1; i < 5; i++)
         ch_list_push_back(&list, &things[i].link);
     ch_list_push_front(&list, &things[0].link);
-    CH_LIST_EACH(link, &list)
+    CH_LIST_EACH (link, &list)
         CHOIR_CHECK_EQ(number_of(link), want++);
     CHOIR_CHECK_EQ(want, 5);
 
     ch_list_remove(&things[2].link);
     ch_list_remove(&things[2].link); /* twice does no harm */
-    CH_LIST_EACH(link, &list)
+    CH_LIST_EACH (link, &list)
         ch_list_remove(link); /* what is being looked at may go */
     CHOIR_CHECK(ch_list_empty(&list));
 }

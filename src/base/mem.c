@@ -54,8 +54,9 @@ static void *dress(void *raw, size_t offset, enum ch_subsystem sub, size_t nbyte
     char *user = (char *)raw + offset;
     struct header *h = (struct header *)(void *)user - 1;
 
-    *h = (struct header){ .nbytes = nbytes, .offset = (uint32_t)offset, .sub = (uint16_t)sub,
-                          .magic = HEADER_MAGIC };
+    *h = (struct header){
+        .nbytes = nbytes, .offset = (uint32_t)offset, .sub = (uint16_t)sub, .magic = HEADER_MAGIC
+    };
     count_block(sub, nbytes);
     return user;
 }

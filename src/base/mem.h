@@ -14,13 +14,13 @@
 #include "base/compiler.h"
 #include "base/subsystem.h"
 
-#define ch_alloc(nbytes)              ch_mem_alloc(CH_SUBSYS, 1, nbytes)
-#define ch_zalloc(nbytes)             ch_mem_zalloc(CH_SUBSYS, 1, nbytes)
-#define ch_alloc_array(count, size)   ch_mem_alloc(CH_SUBSYS, count, size)
-#define ch_zalloc_array(count, size)  ch_mem_zalloc(CH_SUBSYS, count, size)
-#define ch_zalloc_aligned(align, n)   ch_mem_zalloc_aligned(CH_SUBSYS, align, n)
-#define ch_regrow(p, count, size)     ch_mem_regrow(CH_SUBSYS, p, count, size)
-#define ch_strdup(s)                  ch_mem_strdup(CH_SUBSYS, s)
+#define ch_alloc(nbytes)             ch_mem_alloc(CH_SUBSYS, 1, nbytes)
+#define ch_zalloc(nbytes)            ch_mem_zalloc(CH_SUBSYS, 1, nbytes)
+#define ch_alloc_array(count, size)  ch_mem_alloc(CH_SUBSYS, count, size)
+#define ch_zalloc_array(count, size) ch_mem_zalloc(CH_SUBSYS, count, size)
+#define ch_zalloc_aligned(align, n)  ch_mem_zalloc_aligned(CH_SUBSYS, align, n)
+#define ch_regrow(p, count, size)    ch_mem_regrow(CH_SUBSYS, p, count, size)
+#define ch_strdup(s)                 ch_mem_strdup(CH_SUBSYS, s)
 
 void *ch_mem_alloc(enum ch_subsystem sub, size_t count, size_t size) CH_WARN_UNUSED;
 void *ch_mem_zalloc(enum ch_subsystem sub, size_t count, size_t size) CH_WARN_UNUSED;

@@ -31,9 +31,9 @@ _Static_assert(offsetof(struct ch_ring_shared, records) == 256, "records start a
 /* One side's end. */
 struct ch_ring {
     struct ch_ring_shared *shared;
-    uint64_t mine;      /* what this side has written or taken */
-    uint64_t theirs;    /* the other side's, as last seen: spares a look at its cache line */
-    uint32_t capacity;  /* records; a power of two */
+    uint64_t mine;     /* what this side has written or taken */
+    uint64_t theirs;   /* the other side's, as last seen: spares a look at its cache line */
+    uint32_t capacity; /* records; a power of two */
     uint32_t record_size;
 };
 

@@ -16,7 +16,7 @@ enum ch_subsystem {
 #define CH_SUB_ENUM(NAME, name) CH_SUB_##NAME,
     CH_SUBSYSTEMS(CH_SUB_ENUM)
 #undef CH_SUB_ENUM
-    CH_NSUBSYSTEMS
+        CH_NSUBSYSTEMS
 };
 
 const char *ch_subsystem_name(enum ch_subsystem sub);

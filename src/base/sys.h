@@ -30,7 +30,7 @@
 /* What cannot fail. */
 uint64_t ch_sys_clock_ns(void); /* CLOCK_MONOTONIC */
 void ch_sys_yield(void);
-void ch_sys_close(int fd);                   /* ignores -1; in a forked child does nothing; keeps errno */
+void ch_sys_close(int fd); /* ignores -1; in a forked child does nothing; keeps errno */
 void ch_sys_unmap(void *addr, size_t nbytes); /* ignores NULL; in a forked child does nothing */
 
 /* Mark a descriptor that came by another way (SCM_RIGHTS, inherited from a launcher) as ours. False,

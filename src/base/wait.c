@@ -291,8 +291,12 @@ choir_status ch_wait_fd(struct ch_waiter *waiter, int fd, short events, ch_deadl
                         const _Atomic uint32_t *poison, const char *what)
 {
     struct fd_condition condition = { fd, events };
-    struct ch_wait wait = { .waiter = waiter, .ready = fd_is_ready, .arg = &condition,
-                            .until = until, .poison = poison, .what = what };
+    struct ch_wait wait = { .waiter = waiter,
+                            .ready = fd_is_ready,
+                            .arg = &condition,
+                            .until = until,
+                            .poison = poison,
+                            .what = what };
 
     return wait_for(&wait, fd, events);
 }

@@ -31,10 +31,10 @@
 #include "base/lock.h"
 
 struct ch_waiter {
-    struct ch_bell bell;  /* our own, for posts from inside this process */
-    int epfd;             /* the bell is in it; others may add descriptors */
-    struct ch_lock lock;  /* also held while the bell is emptied */
-    uint32_t nasleep;     /* under lock: threads asleep or about to be */
+    struct ch_bell bell;          /* our own, for posts from inside this process */
+    int epfd;                     /* the bell is in it; others may add descriptors */
+    struct ch_lock lock;          /* also held while the bell is emptied */
+    uint32_t nasleep;             /* under lock: threads asleep or about to be */
     _Atomic uint32_t interrupted; /* set by anybody, a signal handler too; cleared by the owner */
     _Atomic uint32_t spin_ns;     /* adapts between the limits below; written by waiting threads */
     uint32_t spin_min_ns, spin_max_ns, yield_ns;
