@@ -61,12 +61,14 @@ static void print_row(const char *what, struct spread s)
         printf("%-58s %9.1f %9.1f %9.1f\n", what, s.p50, s.p10, s.p90);
 }
 
+/* What this process may run on, noted before anything is pinned: threads inherit a pinning. */
+static cpu_set_t allowed;
+
 static void pin(int index)
 {
-    cpu_set_t allowed, one;
+    cpu_set_t one;
     int found = 0;
 
-    sched_getaffinity(0, sizeof(allowed), &allowed);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (CPU_ISSET(cpu, &allowed) && found++ == index % CPU_COUNT(&allowed)) {
             CPU_ZERO(&one);
@@ -182,10 +184,29 @@ static void measure_rounds(bool asleep, double *ns, uint64_t rounds)
     pthread_join(other, NULL);
 }
 
+/* With and without fences in the posts, in alternating blocks. */
+static void measure_trips(void)
+{
+    enum { TRIP_BLOCKS = 21 };
+    static double trips[TRIPS], medians[2][TRIP_BLOCKS];
+    bool usual = waiter[0].bell.fence;
+
+    for (int b = 0; b < TRIP_BLOCKS; b++) {
+        for (int fence = 0; fence < 2; fence++) {
+            waiter[0].bell.fence = waiter[1].bell.fence = fence != 0;
+            measure_rounds(false, trips, TRIPS);
+            medians[fence][b] = spread_of(trips, TRIPS).p50;
+        }
+    }
+    waiter[0].bell.fence = waiter[1].bell.fence = usual;
+    print_row("round trip between two threads awake", spread_of(medians[0], TRIP_BLOCKS));
+    print_row("the same, posts with fences", spread_of(medians[1], TRIP_BLOCKS));
+}
+
 int main(int argc, char **argv)
 {
-    static double wakes[WAKES], trips[TRIPS];
-    int processors = choir_processors(); /* before we pin ourselves to one */
+    static double wakes[WAKES];
+    int processors = choir_processors();
     pthread_t watcher;
 
     json = argc == 2 && strcmp(argv[1], "--json") == 0;
@@ -193,6 +214,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: wait [--json]\n");
         return 2;
     }
+    sched_getaffinity(0, sizeof(allowed), &allowed);
     for (int i = 0; i < 2; i++) {
         if (ch_waiter_init(&waiter[i], &shared.word[i]) != CHOIR_OK) {
             fprintf(stderr, "wait: %s\n", choir_last_error());
@@ -211,8 +233,7 @@ int main(int argc, char **argv)
         measure_posts("watched");
         atomic_store(&shared.stop, true);
         pthread_join(watcher, NULL);
-        measure_rounds(false, trips, TRIPS);
-        print_row("round trip between two threads awake", spread_of(trips, TRIPS));
+        measure_trips();
     }
     measure_rounds(true, wakes, WAKES);
     print_row("wake-up of a thread asleep", spread_of(wakes, WAKES));

@@ -12,10 +12,10 @@
  *      sleeper:  nasleep += 1;  [order]  if (!ready()) sleep until rung;
  *
  * Processors let a store be overtaken by a later load, so each [order] must be a full one. A fence
- * on every post would wait for the flag's cache line to arrive (some 100 ns between cores). The
- * sleeper instead makes the kernel run the fence on every processor that runs a registered process
- * (membarrier, GLOBAL_EXPEDITED); the poster needs none. Where a kernel or a container does not
- * permit that, posters fence: `needs_fence` tells those of other processes.
+ * in every post would hold the poster up until the flag's cache line has come over from the core
+ * that watches it. Instead the sleeper makes the kernel run the fence on every processor that runs
+ * a registered process (membarrier, GLOBAL_EXPEDITED), and the poster needs none. Where a kernel or
+ * a container does not permit that, posters fence: `needs_fence` tells those of other processes.
  *
  * Modelled in tests/model/doorbell.pml; the alternatives that lost: docs/design/waiting.md.
  */

@@ -20,11 +20,13 @@ static struct {
 bool ch_fdmark_set(int fd)
 {
     int highest = atomic_load(&marks.highest);
+    uint64_t bit;
 
     if (fd < 0 || fd >= CH_FD_MAX)
         return false;
-    atomic_fetch_or(&marks.bits[fd / BITS], UINT64_C(1) << (fd % BITS));
-    atomic_fetch_add(&marks.count, 1);
+    bit = UINT64_C(1) << (fd % BITS);
+    if ((atomic_fetch_or(&marks.bits[fd / BITS], bit) & bit) == 0)
+        atomic_fetch_add(&marks.count, 1);
     while (fd > highest && !atomic_compare_exchange_weak(&marks.highest, &highest, fd))
         ;
     return true;

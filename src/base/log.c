@@ -4,6 +4,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,26 +43,29 @@ static void to_stderr(void *arg, choir_log_level level, const char *subsystem, c
     (void)ignored; /* nowhere left to complain */
 }
 
-/* Sink and argument change together: a pointer to a pair that is never changed once published. Two
- * pairs are enough to switch between, because a change waits for nobody (choir/log.h says so). */
+/* Sink and argument belong together: a reader that meets a change reads again. A change waits for no
+ * reader (choir/log.h says so), only for another change. */
 struct sink {
     choir_log_sink fn;
     void *arg;
 };
 
 static struct {
+    pthread_mutex_t changing; /* guards writing; readers look at `change` */
     _Atomic(choir_log_sink) fn;
     _Atomic(void *) arg;
     _Atomic unsigned change; /* odd while a change is under way */
-} the_sink;
+} the_sink = { .changing = PTHREAD_MUTEX_INITIALIZER };
 
 void choir_log_set_sink(choir_log_sink sink, void *arg)
 {
     /* seq_cst throughout: never hot. A reader that saw an odd or changed number reads again. */
+    pthread_mutex_lock(&the_sink.changing);
     atomic_fetch_add(&the_sink.change, 1);
     atomic_store(&the_sink.fn, sink);
     atomic_store(&the_sink.arg, arg);
     atomic_fetch_add(&the_sink.change, 1);
+    pthread_mutex_unlock(&the_sink.changing);
 }
 
 static struct sink current_sink(void)

@@ -104,7 +104,7 @@ void *ch_mem_zalloc_aligned(enum ch_subsystem sub, size_t align, size_t nbytes)
     void *raw;
 
     ch_assert(align != 0 && (align & (align - 1)) == 0 && align <= 4096);
-    if (refused(1, nbytes, offset + align, &nbytes))
+    if (refused(1, nbytes, 2 * offset, &nbytes))
         return NULL;
     /* Rounded up: aligned_alloc wants a multiple of the alignment. */
     raw = aligned_alloc(offset, (offset + nbytes + offset - 1) / offset * offset);

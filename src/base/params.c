@@ -48,7 +48,7 @@ bool ch_parse_size(const char *text, size_t *out)
     value = strtoull(text, &end, 10);
     if (errno != 0 || end == text)
         return false;
-    if (*end != '\0' && (suffix = strchr(suffixes, *end & ~0x20)) != NULL) {
+    if (*end > ' ' && (suffix = strchr(suffixes, *end & ~0x20)) != NULL) {
         shift = 10 * (unsigned)(suffix - suffixes + 1);
         end++;
     }
@@ -76,6 +76,8 @@ static bool is_choice(const char *choices, const char *word)
 {
     size_t length = strlen(word);
 
+    if (strchr(word, '|') != NULL)
+        return false;
     for (const char *at = choices; length > 0 && (at = strstr(at, word)) != NULL; at += length) {
         if ((at == choices || at[-1] == '|') && (at[length] == '\0' || at[length] == '|'))
             return true;
