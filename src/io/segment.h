@@ -1,0 +1,40 @@
+/*
+ * segment.h - memory shared between processes, without a name anybody could find or forget.
+ *
+ * A segment is a memfd. Its creator gives it all its pages at once (a full machine is an error here,
+ * not a SIGBUS at the first touch), seals its size, and passes the descriptor to its peers
+ * (fdpass.h). When the last process is gone, however it went, so is the memory.
+ *
+ * A process maps a segment once: whoever attaches it again, or attaches its own, shares that mapping
+ * and a reference count. Ranks that are threads thus see one address, and so does ThreadSanitizer.
+ * A forked child does not have the mapping.
+ */
+#ifndef CH_SEGMENT_H
+#define CH_SEGMENT_H
+
+#include <stddef.h>
+
+#include <choir/status.h>
+
+struct ch_seg;
+
+/* A new segment of `nbytes` zero bytes. *seg_out is the caller's, to end with ch_seg_detach(). `name`
+ * is for people who read /proc/PID/maps.
+ * Threads: any, as all calls here.
+ * Errors:  CHOIR_ERR_INVALID for no or absurdly many bytes, CHOIR_ERR_NOMEM for more than there are. */
+choir_status ch_seg_create(const char *name, size_t nbytes, struct ch_seg **seg_out);
+
+/* Map the segment whose descriptor a peer passed us and promised to have `nbytes`.
+ * Ownership: `fd` is taken over, also on failure; *seg_out ends with ch_seg_detach().
+ * Errors:    CHOIR_ERR_PROTO if it is not a sealed memfd of at least that size. */
+choir_status ch_seg_attach(int fd, size_t nbytes, struct ch_seg **seg_out);
+
+/* Give one reference back; the last one unmaps. Accepts NULL. */
+void ch_seg_detach(struct ch_seg *seg);
+
+void *ch_seg_base(const struct ch_seg *seg);
+size_t ch_seg_nbytes(
+    const struct ch_seg *seg);           /* of the whole segment, at least what was promised */
+int ch_seg_fd(const struct ch_seg *seg); /* to pass on; stays the segment's */
+
+#endif
