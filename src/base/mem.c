@@ -69,7 +69,7 @@ static bool refused(size_t count, size_t size, size_t extra, size_t *nbytes_out)
     if (ch_fault_hit(CH_FAULT_alloc, ENOMEM))
         return true;
     if (__builtin_mul_overflow(count, size, nbytes_out) ||
-        __builtin_add_overflow(*nbytes_out, extra, &total)) {
+        __builtin_add_overflow(*nbytes_out, extra, &total) || total > PTRDIFF_MAX) {
         errno = ENOMEM;
         return true;
     }

@@ -48,8 +48,8 @@ static const struct {
     bool fits;
     int64_t value;
 } ints[] = {
-    { "0", true, 0 },    { "-1", true, -1 },  { "9223372036854775807", true, INT64_MAX },
-    { "", false, 0 },    { "1x", false, 0 },  { "9223372036854775808", false, 0 },
+    { "0", true, 0 },     { "-1", true, -1 }, { "9223372036854775807", true, INT64_MAX },
+    { "", false, 0 },     { "1x", false, 0 }, { "9223372036854775808", false, 0 },
     { "0x10", false, 0 }, { " ", false, 0 },
 };
 
@@ -66,10 +66,11 @@ CHOIR_TEST(ints_are_whole_and_decimal)
 
 /* What the parser complained about, one line after the other. */
 static char complaints[1024];
+static char the_arg[] = "arg";
 
 static void note(void *arg, const char *line)
 {
-    CHOIR_CHECK_STR(arg, "arg");
+    CHOIR_CHECK(arg == the_arg);
     strncat(complaints, line, sizeof(complaints) - strlen(complaints) - 2);
     strcat(complaints, "\n");
 }
@@ -82,7 +83,7 @@ static struct ch_params parse(const char *entry)
 
     complaints[0] = '\0';
     snprintf(copy, sizeof(copy), "%s", entry);
-    ch_params_parse(env, &params, note, "arg");
+    ch_params_parse(env, &params, note, the_arg);
     /* Strings point into `copy`, which ends here; callers look at numbers and complaints. */
     return params;
 }
@@ -93,12 +94,12 @@ CHOIR_TEST(without_variables_the_defaults_hold)
     char *none[] = { NULL };
 
     complaints[0] = '\0';
-    ch_params_parse(none, &params, note, "arg");
+    ch_params_parse(none, &params, note, the_arg);
     CHOIR_CHECK_STR(complaints, "");
     CHOIR_CHECK_STR(params.log, "warn");
     CHOIR_CHECK_STR(params.kernel, "auto");
     CHOIR_CHECK_EQ(params.spin_us, -1);
-    ch_params_parse(NULL, &params, note, "arg");
+    ch_params_parse(NULL, &params, note, the_arg);
     CHOIR_CHECK_STR(params.clock, "auto");
 }
 
@@ -106,14 +107,17 @@ static const struct {
     const char *entry, *complaint, *why;
 } entries[] = {
     { "CHOIR_SPIN_US=50", "", "right" },
-    { "CHOIR_SPIN_US=soon", "CHOIR_SPIN_US: \"soon\" does not fit (microseconds); using -1", "not a number" },
+    { "CHOIR_SPIN_US=soon", "CHOIR_SPIN_US: \"soon\" does not fit (microseconds); using -1",
+      "not a number" },
     { "CHOIR_KERNEL=scalar", "", "a choice" },
     { "CHOIR_KERNEL=sca", "does not fit (auto|scalar|", "half a choice" },
     { "CHOIR_KERNEL=auto|scalar", "does not fit", "two choices" },
     { "CHOIR_KERNEL=", "does not fit", "no choice" },
-    { "CHOIR_KERNLE=scalar", "CHOIR_KERNLE is not a variable of Choir; did you mean CHOIR_KERNEL?", "mistyped" },
+    { "CHOIR_KERNLE=scalar", "CHOIR_KERNLE is not a variable of Choir; did you mean CHOIR_KERNEL?",
+      "mistyped" },
     { "CHOIR_SPINUS=1", "did you mean CHOIR_SPIN_US?", "a letter short" },
-    { "CHOIR_SOMETHING_ELSE=1", "CHOIR_SOMETHING_ELSE is not a variable of Choir\n", "near nothing" },
+    { "CHOIR_SOMETHING_ELSE=1", "CHOIR_SOMETHING_ELSE is not a variable of Choir\n",
+      "near nothing" },
     { "CHOIR_LOG", "", "no equals sign: not an assignment" },
     { "CHOIR_TEST_LONG=1", "", "the tests' own" },
     { "CHOIRX=1", "", "not our prefix" },
