@@ -6,6 +6,7 @@ target_link_libraries(choir_harness PUBLIC choir_static PRIVATE choir_flags)
 
 # Beside their sources, and in tests/ what belongs to no single source.
 file(GLOB choir_other_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*/*_test.c)
+list(FILTER choir_other_tests EXCLUDE REGEX "/harness/")
 foreach(source IN LISTS choir_unit_tests choir_other_tests)
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})

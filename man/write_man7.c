@@ -60,13 +60,14 @@ static const char *type_words(const char *type)
 static void write_params(FILE *out)
 {
     put_title(out, "choir_params", "environment variables that Choir reads");
-    fprintf(out, ".SH DESCRIPTION\n"
-                 "The library reads these variables once, when it first needs one.\n"
-                 "A value that does not fit gives one warning and leaves the default;\n"
-                 "a variable that starts with\n.B CHOIR_\nand is not in this list gives one warning "
-                 "too, with the name that was perhaps meant.\n"
-                 "Variables that start with\n.B CHOIR_TEST_\nbelong to the tests.\n"
-                 ".PP\n.B choir info \\-\\-params\nshows the values in force.\n.SH VARIABLES\n");
+    fprintf(out,
+            ".SH DESCRIPTION\n"
+            "The library reads these variables once, when it first needs one.\n"
+            "A value that does not fit gives one warning and leaves the default;\n"
+            "a variable that starts with\n.B CHOIR_\nand is not in this list gives one warning "
+            "too, with the name that was perhaps meant.\n"
+            "Variables that start with\n.B CHOIR_TEST_\nbelong to the tests.\n"
+            ".PP\n.B choir info \\-\\-params\nshows the values in force.\n.SH VARIABLES\n");
     for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++) {
         const struct param *p = &params[i];
 
