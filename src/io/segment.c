@@ -23,10 +23,10 @@
 
 /* Pages are asked for in pieces: a signal makes the kernel give up on a call and take its pages
  * back, and a profiler's timer would make one call for everything start over for ever. */
-#define PIECE ((size_t)8 << 20)
+#define PIECE ((size_t)1 << 20)
 
 /* From here on the machine is asked first whether it has that much. */
-#define LARGE ((size_t)64 << 20)
+#define LARGE ((size_t)16 << 20)
 
 struct ch_seg {
     struct ch_list link; /* in the_segments.mapped, if base is set; under its lock */
