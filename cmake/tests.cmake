@@ -14,4 +14,10 @@ foreach(source IN LISTS choir_unit_tests choir_other_tests)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
 endforeach()
 
+# What test scripts start.
+add_executable(leftover ${PROJECT_SOURCE_DIR}/tests/io/leftover.c)
+target_include_directories(leftover PRIVATE src include)
+target_link_libraries(leftover PRIVATE choir_static choir_flags choir_link_flags)
+set_target_properties(leftover PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
+
 include(${PROJECT_SOURCE_DIR}/bench/bench.cmake)

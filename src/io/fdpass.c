@@ -375,7 +375,8 @@ choir_status ch_fdpass_recv(int sock, void *bytes, size_t max, size_t *nbytes_ou
         close_all(parcel.fds, parcel.nfds);
         return blame_peer(sock, rc);
     }
-    memcpy(fds_out, parcel.fds, sizeof(int) * (size_t)nfds);
+    if (nfds > 0) /* fds_out may be NULL otherwise */
+        memcpy(fds_out, parcel.fds, sizeof(int) * (size_t)nfds);
     *nbytes_out = parcel.header.nbytes;
     return CHOIR_OK;
 }
