@@ -12,13 +12,27 @@ set(choir_flags_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vecto
 set(choir_flags_neon)
 
 foreach(variant avx2 avx512 neon)
+    string(TOUPPER ${variant} VARIANT)
     if(variant IN_LIST choir_kernel_variants)
+        set(has 1)
         foreach(file IN LISTS choir_sources)
             if(file MATCHES "/kernel/.*_${variant}\\.c$")
                 set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -O3 ${choir_flags_${variant}})
             endif()
         endforeach()
     else()
+        set(has 0)
         list(FILTER choir_sources EXCLUDE REGEX "/kernel/.*_${variant}\\.c$")
     endif()
+    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/kernel/kernel.c APPEND PROPERTY
+                 COMPILE_DEFINITIONS CH_HAVE_${VARIANT}=${has})
 endforeach()
+
+# The 64-byte template on CPUs that have only 32-byte vectors: see wide_test.c. -Wno-psabi: that such
+# vectors are passed differently with AVX-512 does not matter inside one file.
+if("avx2" IN_LIST choir_kernel_variants)
+    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/kernel/wide_test.c APPEND PROPERTY
+                 COMPILE_OPTIONS ${choir_flags_avx2} -Wno-psabi)
+else()
+    list(FILTER choir_unit_tests EXCLUDE REGEX "/kernel/wide_test\\.c$")
+endif()

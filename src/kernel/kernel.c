@@ -1,0 +1,129 @@
+/*
+ * kernel.c - choose a variant once, then hand every call to it.
+ */
+#include "kernel/kernel.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include <choir/info.h>
+
+#include "base/assert.h"
+#include "base/compiler.h"
+#include "base/log.h"
+#include "base/params.h"
+
+/* cmake/kernels.cmake says which variants this build has. */
+const struct ch_kernels *const ch_kernels_list[] = {
+    &ch_kernels_scalar,
+#if CH_HAVE_AVX2
+    &ch_kernels_avx2,
+#endif
+#if CH_HAVE_AVX512
+    &ch_kernels_avx512,
+#endif
+#if CH_HAVE_NEON
+    &ch_kernels_neon,
+#endif
+};
+const size_t ch_kernels_count = CH_ARRAY_LEN(ch_kernels_list);
+
+static const struct ch_kernels *best(void)
+{
+    size_t i = ch_kernels_count - 1;
+
+    while (!ch_kernels_list[i]->usable())
+        i--;
+    return ch_kernels_list[i];
+}
+
+const struct ch_kernels *ch_kernels_choose(const char *wanted, const char **reason_out,
+                                           bool *denied_out)
+{
+    *denied_out = false;
+    *reason_out = "the best this CPU has";
+    if (strcmp(wanted, "auto") == 0)
+        return best();
+    for (size_t i = 0; i < ch_kernels_count; i++) {
+        if (strcmp(wanted, ch_kernels_list[i]->name) != 0)
+            continue;
+        if (ch_kernels_list[i]->usable()) {
+            *reason_out = "asked for by CHOIR_KERNEL";
+            return ch_kernels_list[i];
+        }
+        *denied_out = true;
+        *reason_out = "the best this CPU has; it lacks what CHOIR_KERNEL asks for";
+        return best();
+    }
+    *denied_out = true;
+    *reason_out = "the best this CPU has; CHOIR_KERNEL asks for what this build has not";
+    return best();
+}
+
+/* Written once, under `once`; `kernels` is the last to be written, so that the hot path can do
+ * without pthread_once(). */
+static struct {
+    pthread_once_t once;
+    const char *reason;
+    _Atomic(const struct ch_kernels *) kernels;
+} chosen = { .once = PTHREAD_ONCE_INIT };
+
+static void choose(void)
+{
+    const char *wanted = ch_params()->kernel;
+    const struct ch_kernels *k;
+    bool denied;
+
+    k = ch_kernels_choose(wanted, &chosen.reason, &denied);
+    if (denied)
+        ch_log_warn("CHOIR_KERNEL=%s cannot be had; using %s: %s", wanted, k->name, chosen.reason);
+    /* Release, pairs with the acquire in ch_kernels(): who sees the table may read the reason. */
+    atomic_store_explicit(&chosen.kernels, k, memory_order_release);
+}
+
+const struct ch_kernels *ch_kernels(void)
+{
+    /* Acquire, pairs with the release in choose(). */
+    const struct ch_kernels *k = atomic_load_explicit(&chosen.kernels, memory_order_acquire);
+
+    if (CH_LIKELY(k != NULL))
+        return k;
+    pthread_once(&chosen.once, choose);
+    return atomic_load_explicit(&chosen.kernels, memory_order_acquire);
+}
+
+const char *choir_kernel_name(void)
+{
+    return ch_kernels()->name;
+}
+
+const char *choir_kernel_reason(void)
+{
+    ch_kernels();
+    return chosen.reason;
+}
+
+void ch_reduce(const struct ch_reduction *r, void *const *dsts, size_t ndsts,
+               const void *const *srcs, size_t nsrcs, size_t count)
+{
+    ch_assert(ndsts > 0 && nsrcs > 0);
+    ch_assert(r->op != CHOIR_AVG || r->divisor > 0);
+    ch_assert(r->op != CHOIR_PREMUL_SUM || r->factors != NULL);
+    ch_kernels()->reduce[r->type][r->op](r, dsts, ndsts, srcs, nsrcs, count);
+}
+
+void ch_copy(void *dst, const void *src, size_t nbytes)
+{
+    ch_kernels()->copy(dst, src, nbytes);
+}
+
+void ch_copy_nt(void *dst, const void *src, size_t nbytes)
+{
+    ch_kernels()->copy_nt(dst, src, nbytes);
+}
+
+void ch_fill(void *dst, const void *element, size_t size, size_t count)
+{
+    ch_kernels()->fill(dst, element, size, count);
+}
