@@ -358,6 +358,21 @@ CHOIR_TEST(a_full_queue_is_waited_for_until_the_deadline)
     rig_fini(&rig);
 }
 
+/* valgrind keeps the limit to itself: its own descriptors lie above. */
+static bool kernel_limits_fds_to(rlim_t most)
+{
+    FILE *file = fopen("/proc/self/limits", "r");
+    unsigned long long limit = 0;
+    char line[256];
+
+    if (file == NULL)
+        return false;
+    while (fgets(line, sizeof(line), file) != NULL)
+        sscanf(line, "Max open files %llu", &limit);
+    fclose(file);
+    return limit == most;
+}
+
 CHOIR_TEST(no_free_descriptor_is_an_error)
 {
     struct rlimit limit;
@@ -377,6 +392,8 @@ CHOIR_TEST(no_free_descriptor_is_an_error)
     CHOIR_CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = (rlim_t)next + 1; /* room for one of the two */
     CHOIR_CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (!kernel_limits_fds_to(limit.rlim_cur))
+        CHOIR_SKIP("the kernel was not told of the limit, as under valgrind");
     CHOIR_CHECK_STATUS(ch_fdpass_recv(pair[1], NULL, 0, &nbytes, got, 2, &patience),
                        CHOIR_ERR_PROTO);
     CHOIR_CHECK_HAS(choir_last_error(), "no number free");
