@@ -7,11 +7,15 @@ target_link_libraries(choir_harness PUBLIC choir_static PRIVATE choir_flags)
 # Beside their sources, and in tests/ what belongs to no single source.
 file(GLOB choir_other_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*/*_test.c)
 list(FILTER choir_other_tests EXCLUDE REGEX "/harness/")
+add_custom_target(kernel_tests) # for machines on which only these are run
 foreach(source IN LISTS choir_unit_tests choir_other_tests)
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE choir_harness choir_flags choir_link_flags m)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
+    if(source MATCHES "/src/kernel/")
+        add_dependencies(kernel_tests ${name})
+    endif()
 endforeach()
 
 # What test scripts start.

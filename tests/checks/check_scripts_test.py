@@ -45,6 +45,7 @@ def compile_library(root, sources):
 
 def check_layers():
     right = {"src/base/a.h": "", "src/base/a.c": '#include "base/a.h"\n', "src/io/b.c": '#include "base/a.h"\n',
+             "src/io/b_check.h": '#include "choir_test.h"\n', "src/io/b_test.c": '#include "io/b_check.h"\n',
              "include/choir/c.h": "#include <stddef.h>\n", "tools/d.c": "#include <choir/c.h>\n"}
     wrong = [  # file, its text, what the message must hold, reason
         ("src/base/up.c", '#include "io/b.h"\n', "base must not know io", "an include that points up"),
@@ -53,6 +54,7 @@ def check_layers():
         ("src/reducer/r.c", '#include "group/g.h"\n', "reducer must not know group", "reducer is written on the public API"),
         ("src/base/short.c", '#include "a.h"\n', "folder/file.h", "an include without its folder"),
         ("src/base/a.c", '#include <stdio.h>\n#include "base/a.h"\n', "first include", "own header not first"),
+        ("src/io/b.c", '#include "io/b_check.h"\n', "helper of its tests", "the library includes a test helper"),
         ("src/new/n.c", "", "not in the table", "a folder nobody placed"),
         ("include/choir/p.h", '#include "base/a.h"\n', "public header", "a public header that needs internals"),
         ("tools/d.c", '#include "base/a.h"\n', "public headers", "a tool that looks inside"),
