@@ -9,10 +9,8 @@
  * wake-up is from just before the post to the sleeper's return from its wait.
  */
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <choir/choir.h>
@@ -21,6 +19,7 @@
 #include "base/clock.h"
 #include "base/sys.h"
 #include "base/wait.h"
+#include "stats.h"
 
 enum { BLOCKS = 101, POSTS = 20000, WAKES = 401, TRIPS = 2000 };
 
@@ -35,23 +34,6 @@ static struct {
 static struct ch_waiter waiter[2];
 static bool json;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-struct spread {
-    double p10, p50, p90;
-};
-
-static struct spread spread_of(double *values, size_t count)
-{
-    qsort(values, count, sizeof(*values), by_value);
-    return (struct spread){ values[count / 10], values[count / 2], values[count - 1 - count / 10] };
-}
-
 static void print_row(const char *what, struct spread s)
 {
     if (json)
@@ -59,24 +41,6 @@ static void print_row(const char *what, struct spread s)
                s.p50, s.p10, s.p90);
     else
         printf("%-58s %9.1f %9.1f %9.1f\n", what, s.p50, s.p10, s.p90);
-}
-
-/* What this process may run on, noted before anything is pinned: threads inherit a pinning. */
-static cpu_set_t allowed;
-
-static void pin(int index)
-{
-    cpu_set_t one;
-    int found = 0;
-
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET(cpu, &allowed) && found++ == index % CPU_COUNT(&allowed)) {
-            CPU_ZERO(&one);
-            CPU_SET(cpu, &one);
-            sched_setaffinity(0, sizeof(one), &one);
-            return;
-        }
-    }
 }
 
 /* --- posts that find nobody asleep -------------------------------------------------------------- */
@@ -214,7 +178,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: wait [--json]\n");
         return 2;
     }
-    sched_getaffinity(0, sizeof(allowed), &allowed);
+    note_processors();
     for (int i = 0; i < 2; i++) {
         if (ch_waiter_init(&waiter[i], &shared.word[i]) != CHOIR_OK) {
             fprintf(stderr, "wait: %s\n", choir_last_error());
