@@ -35,11 +35,16 @@ void ch_bell_attach(struct ch_bell *bell, struct ch_bell_word *word, int fd)
 
 void ch_bell_ring(const struct ch_bell *bell)
 {
+    enum { TRIES = 3 };
     const uint64_t one = 1;
     int keep = errno;
 
-    /* EAGAIN means the counter is at its ceiling: rung often enough. A descriptor that is gone
-     * means that the owner is, and then nobody sleeps. */
-    (void)!ch_sys_write(bell->fd, &one, sizeof(one));
+    /* A write that fails has no caller who could be told, and a ring not rung is a sleeper that
+     * sleeps on. No kernel is known to fail it, but for EAGAIN: the counter is at its ceiling, rung
+     * often enough. */
+    for (int i = 0; i < TRIES; i++) {
+        if (ch_sys_write(bell->fd, &one, sizeof(one)) >= 0 || errno == EAGAIN)
+            break;
+    }
     errno = keep;
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Everything about order is compiled away with ch_assert() in release builds. */
 #if CH_DEBUG
 enum { MAX_HELD = 8 };
 
@@ -42,22 +43,15 @@ static void note_giving_back(const struct ch_lock *lock)
         held.locks[at] = held.locks[at + 1];
     held.count--;
 }
+
+static void note_assertion(const struct ch_lock *lock)
+{
+    ch_assert(is_held(lock));
+}
+
+#define NOTE(what, lock) note_##what(lock)
 #else
-CH_UNUSED static bool is_held(const struct ch_lock *lock)
-{
-    (void)lock;
-    return true;
-}
-
-static void note_taking(const struct ch_lock *lock)
-{
-    (void)lock;
-}
-
-static void note_giving_back(const struct ch_lock *lock)
-{
-    (void)lock;
-}
+#define NOTE(what, lock) ((void)0)
 #endif
 
 void ch_lock_init(struct ch_lock *lock, enum ch_lock_rank rank)
@@ -73,18 +67,18 @@ void ch_lock_fini(struct ch_lock *lock)
 
 void ch_lock(struct ch_lock *lock) CH_NO_TSA
 {
-    note_taking(lock);
+    NOTE(taking, lock);
     pthread_mutex_lock(&lock->mutex);
 }
 
 void ch_unlock(struct ch_lock *lock) CH_NO_TSA
 {
-    note_giving_back(lock);
+    NOTE(giving_back, lock);
     pthread_mutex_unlock(&lock->mutex);
 }
 
 void ch_lock_assert_held(const struct ch_lock *lock)
 {
+    NOTE(assertion, lock);
     (void)lock;
-    ch_assert(is_held(lock));
 }

@@ -16,7 +16,6 @@
 enum ch_lock_rank {
     CH_LOCK_SERVICE = 1, /* io/service.c: starting and stopping the service thread */
     CH_LOCK_SEGMENTS,    /* io/segment.c: the table of mappings */
-    CH_LOCK_LOOP,        /* io/loop.c: timers and watches */
     CH_LOCK_WAITER,      /* base/wait.c: how many threads sleep */
 };
 

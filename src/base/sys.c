@@ -265,25 +265,29 @@ static int real_poll(struct pollfd *fds_io, size_t count, int64_t timeout_ns)
     return ppoll(fds_io, count, timespec_of(timeout_ns, &ts), NULL);
 }
 
+/* Set once epoll_pwait2() turned out not to be there, so that it is asked for only once. */
+static _Atomic bool no_pwait2;
+
 /* epoll_wait() counts in milliseconds; our deadlines are exact. epoll_pwait2() is as fine as we
  * want, but older kernels (before 5.11) and some seccomp filters do not have it: then a poll of the
  * epoll descriptor sleeps as finely, at the price of a second call. */
 static int real_epoll_wait(int epfd, struct epoll_event *events_out, int max, int64_t timeout_ns)
 {
+    struct pollfd pfd = { .fd = epfd, .events = POLLIN };
     struct timespec ts;
     int n;
 
-    if (timeout_ns == 0 || timeout_ns < 0)
+    if (timeout_ns <= 0)
         return epoll_wait(epfd, events_out, max, timeout_ns == 0 ? 0 : -1);
-    n = epoll_pwait2(epfd, events_out, max, timespec_of(timeout_ns, &ts), NULL);
-    if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
-        struct pollfd pfd = { .fd = epfd, .events = POLLIN };
-
-        n = real_poll(&pfd, 1, timeout_ns);
-        if (n > 0)
-            n = epoll_wait(epfd, events_out, max, 0);
+    /* Relaxed: who does not see it yet asks once more. */
+    if (!atomic_load_explicit(&no_pwait2, memory_order_relaxed)) {
+        n = epoll_pwait2(epfd, events_out, max, timespec_of(timeout_ns, &ts), NULL);
+        if (n >= 0 || (errno != ENOSYS && errno != EPERM))
+            return n;
+        atomic_store_explicit(&no_pwait2, true, memory_order_relaxed);
     }
-    return n;
+    n = real_poll(&pfd, 1, timeout_ns);
+    return n > 0 ? epoll_wait(epfd, events_out, max, 0) : n;
 }
 
 static int real_membarrier(int command)
