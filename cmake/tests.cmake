@@ -24,4 +24,7 @@ target_include_directories(leftover PRIVATE src include)
 target_link_libraries(leftover PRIVATE choir_static choir_flags choir_link_flags)
 set_target_properties(leftover PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
 
-include(${PROJECT_SOURCE_DIR}/bench/bench.cmake)
+# Not with sanitizers: what they would measure means nothing.
+if(NOT CHOIR_SANITIZE)
+    include(${PROJECT_SOURCE_DIR}/bench/bench.cmake)
+endif()

@@ -235,7 +235,7 @@ CHOIR_TEST(forking_beside_busy_threads_is_safe)
 
     for (int i = 0; i < 2; i++)
         CHOIR_CHECK_EQ(pthread_create(&threads[i], NULL, open_and_close, NULL), 0);
-    for (int i = 0; i < 100; i++)
+    for (unsigned i = 0; i < 100 / choir_test_slowness(); i++)
         choir_test_join(choir_test_fork(end_at_once, NULL));
     stop = true;
     for (int i = 0; i < 2; i++)
