@@ -34,7 +34,7 @@ enum { CHOIR_ERROR_OPERATION_MAX = 32, CHOIR_ERROR_TEXT_MAX = 472, CHOIR_NO_RANK
 typedef struct choir_error {
     choir_status code;
     int culprit; /* the rank to blame, CHOIR_NO_RANK when none is known */
-    char operation[CHOIR_ERROR_OPERATION_MAX]; /* what was being done, "" when outside an operation */
+    char operation[CHOIR_ERROR_OPERATION_MAX]; /* what was being done, "" outside an operation */
     char text[CHOIR_ERROR_TEXT_MAX];           /* what was tried, on what, what was seen */
 } choir_error;
 

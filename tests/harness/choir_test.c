@@ -132,8 +132,8 @@ static int order(struct choir_test_value a, struct choir_test_value b)
 }
 
 void choir_test_compare(const char *file, int line, enum choir_test_relation rel,
-                        const char *left_text, struct choir_test_value left,
-                        const char *right_text, struct choir_test_value right)
+                        const char *left_text, struct choir_test_value left, const char *right_text,
+                        struct choir_test_value right)
 {
     static const char *const signs[] = { "==", "!=", "<", "<=" };
     int o = order(left, right);
@@ -190,8 +190,7 @@ static void check_nothing_is_kept(const char *when, uint64_t blocks_before, int 
             struct ch_mem_count c = ch_mem_count((enum ch_subsystem)sub);
 
             if (c.live_blocks != 0)
-                printf("  %s: %llu blocks, %llu bytes\n",
-                       ch_subsystem_name((enum ch_subsystem)sub),
+                printf("  %s: %llu blocks, %llu bytes\n", ch_subsystem_name((enum ch_subsystem)sub),
                        (unsigned long long)c.live_blocks, (unsigned long long)c.live_bytes);
         }
         CHOIR_FAIL("%s: %llu allocations are still live", when,

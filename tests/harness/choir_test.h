@@ -106,8 +106,8 @@ struct choir_test_value choir_value_ptr(const void *v);
 enum choir_test_relation { CHOIR_IS_EQ, CHOIR_IS_NE, CHOIR_IS_LT, CHOIR_IS_LE };
 
 void choir_test_compare(const char *file, int line, enum choir_test_relation rel,
-                        const char *left_text, struct choir_test_value left,
-                        const char *right_text, struct choir_test_value right);
+                        const char *left_text, struct choir_test_value left, const char *right_text,
+                        struct choir_test_value right);
 
 #define CHOIR_COMPARE(rel, a, b)                                                                   \
     choir_test_compare(__FILE__, __LINE__, rel, #a, CHOIR_VALUE(a), #b, CHOIR_VALUE(b))
@@ -136,8 +136,8 @@ void choir_test_status(const char *file, int line, const char *expr, choir_statu
 void choir_test_all_faults(choir_status (*scenario)(void *arg), void *arg);
 
 /* Run `fn(arg)` in a forked child; its exit code is 0 unless a check fails in it. */
-int choir_test_fork(void (*fn)(void *arg), void *arg);         /* returns the pid */
-void choir_test_join(int pid);                                 /* fails if the child failed */
+int choir_test_fork(void (*fn)(void *arg), void *arg); /* returns the pid */
+void choir_test_join(int pid);                         /* fails if the child failed */
 
 /* A reproducible random stream (xorshift); seed it with a constant or print the seed. */
 struct choir_test_random {
