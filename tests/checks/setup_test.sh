@@ -34,7 +34,8 @@ grep -q "package spin is missing" out || fail "setup does not say what is missin
 
 # A superuser whose apt-get works: it is asked for what is missing, and for nothing else.
 printf '#!/bin/sh\necho "$@" >>%s/asked\n' "$PWD" >bin/apt-get
-ln -s "$(command -v valgrind || command -v true)" bin/valgrind
+printf '#!/bin/sh\n' >bin/valgrind
+chmod +x bin/valgrind
 PATH=$PWD/bin "$CHOIR_TEST_SOURCE/scripts/setup" >out 2>&1 || fail "setup failed"
 grep -q "install .* spin" asked || fail "apt-get was not asked for spin: $(cat asked)"
 ! grep -q valgrind asked || fail "apt-get was asked for valgrind, which is there: $(cat asked)"
