@@ -7,9 +7,12 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
     set(choir_kernel_variants neon)
 endif()
 
-set(choir_flags_avx2 -mavx2 -mf16c)
+set(choir_flags_avx2 -mavx2 -mf16c -mprfchw)
 set(choir_flags_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
 set(choir_flags_neon)
+
+# What these files write as a loop must not become a call of memcpy: not calling it is their purpose.
+set(choir_flags_kernel $<$<C_COMPILER_ID:GNU>:-fno-tree-loop-distribute-patterns>)
 
 # With sanitizers these files take minutes to optimise, and nobody times the result.
 set(choir_kernel_level -O3)
@@ -23,7 +26,8 @@ foreach(variant avx2 avx512 neon)
         set(has 1)
         foreach(file IN LISTS choir_sources)
             if(file MATCHES "/kernel/.*_${variant}\\.c$")
-                set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS ${choir_kernel_level} ${choir_flags_${variant}})
+                set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS
+                             ${choir_kernel_level} ${choir_flags_kernel} ${choir_flags_${variant}})
             endif()
         endforeach()
     else()

@@ -4,7 +4,6 @@
 #include "bout.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,35 +16,41 @@
 enum {
     PAGE = 4096,
     /* A block lasts as long as it takes to be measured well, and no longer. */
-    BLOCK_NS = 200 * 1000,
-    BLOCK_NS_TWO_CORES = 100 * 1000,
+    BLOCK_NS = 500 * 1000,
+    BLOCK_NS_TWO_CORES = 200 * 1000,
     MAX_REPEATS = 100000,
     /* Between cores, so much is written and then taken at a time: a clock reading is small beside it,
      * and it fits a core's own cache. */
     BATCH_BYTES = 64 * 1024,
+    MAX_BATCH = 64,
 };
 
 /* --- buffers ------------------------------------------------------------------------------------ */
 
-/* `batch` times (destination, source, source). The strides avoid that all three meet in the same
- * cache sets, which would measure nothing but that. */
+/* `batch` times (destination, source, source), each beginning somewhere in pages of its own. */
 struct arena {
     unsigned char *memory;
     size_t stride, batch;
+    size_t offset[3]; /* where in its first page each of the three begins */
 };
 
 static unsigned char *buffer_of(const struct arena *a, size_t slot, size_t which)
 {
-    return a->memory + (3 * slot + which) * a->stride;
+    return a->memory + (3 * slot + which) * a->stride + a->offset[which];
 }
 
-static bool arena_init(struct arena *a, size_t nbytes, size_t batch)
+static bool arena_init(struct arena *a, const struct bout *b, size_t batch)
 {
     size_t total;
 
-    a->stride = (nbytes + PAGE - 1) / PAGE * PAGE + 5 * CH_CACHE_UNIT;
+    a->stride = (b->nbytes + 2 * PAGE - 1) / PAGE * PAGE;
     a->batch = batch;
-    total = (3 * batch * a->stride + PAGE - 1) / PAGE * PAGE;
+    a->offset[0] = b->dst_offset;
+    /* The sources of a sum are kept apart in the cache, where three buffers that all begin with a page
+     * would meet in the same places. */
+    a->offset[1] = b->work == BOUT_REDUCE ? 5 * CH_CACHE_UNIT : 0;
+    a->offset[2] = 2 * a->offset[1];
+    total = 3 * batch * a->stride;
     a->memory = aligned_alloc(PAGE, total);
     if (a->memory == NULL)
         return false;
@@ -59,27 +64,62 @@ static bool arena_init(struct arena *a, size_t nbytes, size_t batch)
 /* Volatile: a compiler that knows memcpy would leave out a copy nobody reads. */
 static void *(*volatile libc_copy)(void *dst, const void *src, size_t nbytes) = memcpy;
 
-static void run_once(const struct bout *b, const struct contender *c, const struct arena *a,
-                     size_t slot)
+static const double factors[] = { 0.5, 0.25 };
+
+/* Arguments are put together beforehand, as the engine does for its steps. */
+struct call {
+    const struct contender *contender;
+    size_t nbytes, count;
+    void *dst;
+    const void *srcs[2];
+    struct ch_reduction reduction;
+};
+
+static void call_init(struct call *call, const struct bout *b, const struct contender *c,
+                      const struct arena *a, size_t slot)
 {
-    void *dst = buffer_of(a, slot, 0);
-    const void *srcs[] = { buffer_of(a, slot, 1), buffer_of(a, slot, 2) };
-    const double factors[] = { 0.5, 0.25 };
-    const struct ch_reduction r = { c->type, c->op, 2, factors };
+    *call = (struct call){ .contender = c,
+                           .nbytes = b->nbytes,
+                           .dst = buffer_of(a, slot, 0),
+                           .srcs = { buffer_of(a, slot, 1), buffer_of(a, slot, 2) },
+                           .reduction = { c->type, c->op, 2, factors } };
+    if (b->work == BOUT_REDUCE)
+        call->count = b->nbytes / choir_type_size(c->type);
+}
 
-    if (b->work == BOUT_COPY) {
+static void run_copies(const struct call *call, uint64_t times)
+{
+    const struct contender *c = call->contender;
+
+    for (uint64_t i = 0; i < times; i++) {
         if (c->is_libc)
-            libc_copy(dst, srcs[1], b->nbytes);
+            libc_copy(call->dst, call->srcs[1], call->nbytes);
+        else if (c->past_cache)
+            c->kernels->copy_nt(call->dst, call->srcs[1], call->nbytes);
         else
-            (c->past_cache ? c->kernels->copy_nt : c->kernels->copy)(dst, srcs[1], b->nbytes);
-    } else {
-        size_t count = b->nbytes / choir_type_size(c->type);
-
-        if (c->plain != NULL)
-            c->plain(dst, srcs[0], srcs[1], count);
-        else
-            c->kernels->reduce[c->type][c->op](&r, &dst, 1, srcs, 2, count);
+            c->kernels->copy(call->dst, call->srcs[1], call->nbytes);
     }
+}
+
+static void run_reductions(const struct call *call, uint64_t times)
+{
+    const struct contender *c = call->contender;
+    ch_reduce_fn reduce = c->plain == NULL ? c->kernels->reduce[c->type][c->op] : NULL;
+
+    for (uint64_t i = 0; i < times; i++) {
+        if (c->plain != NULL)
+            c->plain(call->dst, call->srcs[0], call->srcs[1], call->count);
+        else
+            reduce(&call->reduction, &call->dst, 1, call->srcs, 2, call->count);
+    }
+}
+
+static void run_calls(const struct bout *b, const struct call *call, uint64_t times)
+{
+    if (b->work == BOUT_COPY)
+        run_copies(call, times);
+    else
+        run_reductions(call, times);
 }
 
 static double rate_of(const struct bout *b, uint64_t calls, uint64_t ns)
@@ -92,12 +132,14 @@ static double rate_of(const struct bout *b, uint64_t calls, uint64_t ns)
 /* --- alone ---------------------------------------------------------------------------------------- */
 
 static uint64_t time_calls(const struct bout *b, const struct contender *c, const struct arena *a,
-                           uint64_t calls)
+                           uint64_t times)
 {
-    uint64_t began = ch_now();
+    struct call call;
+    uint64_t began;
 
-    for (uint64_t i = 0; i < calls; i++)
-        run_once(b, c, a, 0);
+    call_init(&call, b, c, a, 0);
+    began = ch_now();
+    run_calls(b, &call, times);
     return ch_now() - began;
 }
 
@@ -116,7 +158,7 @@ static bool run_alone(struct bout *b)
     uint64_t calls[BOUT_MAX_CONTENDERS];
     struct arena a;
 
-    if (!arena_init(&a, b->nbytes, 1))
+    if (!arena_init(&a, b, 1))
         return false;
     for (size_t who = 0; who < b->ncontenders; who++)
         calls[who] = calls_for(b, &b->contenders[who], &a);
@@ -140,18 +182,8 @@ enum turn { TO_TAKER, TO_WRITER, STOP };
 struct pair {
     const struct bout *bout;
     struct arena arena;
-    int cpu;
     _Alignas(CH_CACHE_UNIT) _Atomic int turn;
 };
-
-static void pin(int cpu)
-{
-    cpu_set_t one;
-
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    sched_setaffinity(0, sizeof(one), &one);
-}
 
 static void await_turn(struct pair *p, enum turn mine)
 {
@@ -170,7 +202,7 @@ static void *write_sources(void *arg)
     struct pair *p = arg;
     int turn;
 
-    pin(p->cpu);
+    pin(1);
     while ((turn = atomic_load_explicit(&p->turn, memory_order_acquire)) != STOP) {
         if (turn == TO_WRITER) {
             for (size_t slot = 0; slot < p->arena.batch; slot++)
@@ -184,8 +216,11 @@ static void *write_sources(void *arg)
 
 static uint64_t time_rounds(struct pair *p, const struct contender *c, uint64_t rounds)
 {
+    struct call calls[MAX_BATCH];
     uint64_t ns = 0;
 
+    for (size_t slot = 0; slot < p->arena.batch; slot++)
+        call_init(&calls[slot], p->bout, c, &p->arena, slot);
     for (uint64_t i = 0; i < rounds; i++) {
         uint64_t began;
 
@@ -193,7 +228,7 @@ static uint64_t time_rounds(struct pair *p, const struct contender *c, uint64_t 
         await_turn(p, TO_TAKER);
         began = ch_now();
         for (size_t slot = 0; slot < p->arena.batch; slot++)
-            run_once(p->bout, c, &p->arena, slot);
+            run_calls(p->bout, &calls[slot], 1);
         ns += ch_now() - began;
     }
     return ns;
@@ -215,39 +250,21 @@ static void run_pair(struct pair *p, struct bout *b)
     }
 }
 
-/* The first two processors this process may use. */
-static bool two_cpus(const cpu_set_t *allowed, int cpu[2])
-{
-    int found = 0;
-
-    for (int i = 0; i < CPU_SETSIZE && found < 2; i++) {
-        if (CPU_ISSET(i, allowed))
-            cpu[found++] = i;
-    }
-    return found == 2;
-}
-
 static bool run_two_cores(struct bout *b)
 {
     struct pair p = { .bout = b, .turn = TO_TAKER };
-    cpu_set_t allowed;
+    size_t batch = b->nbytes < BATCH_BYTES ? BATCH_BYTES / b->nbytes : 1;
     pthread_t writer;
-    int cpu[2];
 
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || !two_cpus(&allowed, cpu))
+    if (!arena_init(&p.arena, b, batch < MAX_BATCH ? batch : MAX_BATCH))
         return false;
-    if (!arena_init(&p.arena, b->nbytes, b->nbytes < BATCH_BYTES ? BATCH_BYTES / b->nbytes : 1))
-        return false;
-    p.cpu = cpu[1];
     if (pthread_create(&writer, NULL, write_sources, &p) != 0) {
         free(p.arena.memory);
         return false;
     }
-    pin(cpu[0]);
     run_pair(&p, b);
     give_turn(&p, STOP);
     pthread_join(writer, NULL);
-    sched_setaffinity(0, sizeof(allowed), &allowed);
     free(p.arena.memory);
     return true;
 }
@@ -259,25 +276,12 @@ bool bout_run(struct bout *b)
     return b->two_cores ? run_two_cores(b) : run_alone(b);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static struct spread spread_of(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof(*values), by_value);
-    return (struct spread){ values[count / 10], values[count / 2], values[count - 1 - count / 10] };
-}
-
 struct spread bout_rate(const struct bout *b, size_t who)
 {
     double values[BOUT_MAX_BLOCKS];
 
     memcpy(values, b->rates[who], sizeof(values));
-    return spread_of(values, b->nblocks);
+    return spread_of(values, (size_t)b->nblocks);
 }
 
 struct spread bout_ratio(const struct bout *b, size_t who, size_t to_whom)
@@ -286,5 +290,5 @@ struct spread bout_ratio(const struct bout *b, size_t who, size_t to_whom)
 
     for (int i = 0; i < b->nblocks; i++)
         values[i] = b->rates[who][i] / b->rates[to_whom][i];
-    return spread_of(values, b->nblocks);
+    return spread_of(values, (size_t)b->nblocks);
 }

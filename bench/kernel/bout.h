@@ -14,6 +14,7 @@
 #include "kernel/kernel.h"
 
 #include "plain.h"
+#include "stats.h"
 
 enum { BOUT_MAX_CONTENDERS = 8, BOUT_MAX_BLOCKS = 101 };
 
@@ -29,15 +30,11 @@ struct contender {
     bool is_libc;                     /* memcpy instead of a kernel's copy */
 };
 
-/* Low, middle and high: 10, 50 and 90 in a hundred. */
-struct spread {
-    double low, mid, high;
-};
-
 struct bout {
     enum bout_work work;
-    size_t nbytes;  /* of each buffer */
-    bool two_cores; /* another core has just written the (last) source */
+    size_t nbytes;     /* of each buffer */
+    bool two_cores;    /* another core has just written the (last) source */
+    size_t dst_offset; /* of the destination in its page; sources are aligned */
     int nblocks;
     size_t ncontenders;
     struct contender contenders[BOUT_MAX_CONTENDERS];
@@ -46,7 +43,8 @@ struct bout {
     double rates[BOUT_MAX_CONTENDERS][BOUT_MAX_BLOCKS];
 };
 
-/* Measure. False if that cannot be done here: one processor only, or no memory. */
+/* Measure. False if there is no memory or no thread to be had. The calling thread is on the first
+ * processor (stats.h); work between two cores takes the second. */
 bool bout_run(struct bout *b);
 
 struct spread bout_rate(const struct bout *b, size_t who);

@@ -20,6 +20,7 @@ enum { BLOCKS = 31 };
 
 static struct {
     bool quick, json;
+    bool two_cores; /* there are two to be had */
 } options;
 
 /* Too large for the stack, and there is only one at a time. */
@@ -95,19 +96,24 @@ static void print_json(size_t who, size_t to_whom)
     printf("{\"work\": \"%s\", ", bout.work == BOUT_COPY ? "copy" : choir_redop_name(c->op));
     if (bout.work == BOUT_REDUCE)
         printf("\"type\": \"%s\", ", choir_type_name(c->type));
+    printf("\"dst_offset\": %zu, ", bout.dst_offset);
     printf("\"bytes\": %zu, \"cores\": %d, \"contender\": \"%s\", ", bout.nbytes,
            bout.two_cores ? 2 : 1, c->name);
-    printf("\"gbps\": %.3f, \"gbps_p10\": %.3f, \"gbps_p90\": %.3f, ", rate.mid, rate.low,
-           rate.high);
+    printf("\"gbps\": %.3f, \"gbps_p10\": %.3f, \"gbps_p90\": %.3f, ", rate.p50, rate.p10,
+           rate.p90);
     printf("\"to\": \"%s\", \"ratio\": %.3f, \"ratio_p10\": %.3f, \"ratio_p90\": %.3f, ",
-           bout.contenders[to_whom].name, ratio.mid, ratio.low, ratio.high);
+           bout.contenders[to_whom].name, ratio.p50, ratio.p10, ratio.p90);
     printf("\"blocks\": %d}\n", bout.nblocks);
 }
 
-static void print_title(const char *title)
+/* False if there is nothing to follow. */
+static bool print_title(const char *title, bool two_cores)
 {
+    bool possible = !two_cores || options.two_cores;
+
     if (!options.json)
-        printf("\n%s\n", title);
+        printf("\n%s\n%s", title, possible ? "" : "  not measured: this needs two processors\n");
+    return possible;
 }
 
 /* "size  scalar  avx2  plain loop  avx2 / plain loop" */
@@ -136,8 +142,8 @@ static void print_row(const char *label, size_t who, size_t to_whom)
     }
     printf("  %-12s", label);
     for (size_t i = 0; i < bout.ncontenders; i++)
-        printf("%12.2f", bout_rate(&bout, i).mid);
-    printf("   %.2f (%.2f to %.2f)\n", ratio.mid, ratio.low, ratio.high);
+        printf("%12.2f", bout_rate(&bout, i).p50);
+    printf("   %.2f (%.2f to %.2f)\n", ratio.p50, ratio.p10, ratio.p90);
     fflush(stdout);
 }
 
@@ -146,7 +152,7 @@ static bool show(const char *what, const char *label, size_t who, size_t to_whom
 {
     if (!bout_run(&bout)) {
         if (!options.json)
-            printf("  not measured: this needs two processors, and memory\n");
+            printf("  not measured: no memory\n");
         return false;
     }
     if (*first)
@@ -163,19 +169,23 @@ static const size_t all_sizes[] = { 64,       256,       1 << 10, 4 << 10, 16 <<
 
 static void table_by_size(choir_type type, bool two_cores)
 {
-    char title[128], label[16];
+    char title[128], label[32];
     bool first = true;
 
     snprintf(title, sizeof(title), "Sum of two %s buffers into a third, %s", choir_type_name(type),
              two_cores ? "one of them just written by another core" : "on one core");
-    print_title(title);
+    if (!print_title(title, two_cores))
+        return;
     for (size_t i = 0; i < CH_ARRAY_LEN(all_sizes); i++) {
         size_t nvariants;
 
         if (two_cores && (all_sizes[i] < 4 << 10 || all_sizes[i] > 1 << 20))
             continue;
         begin(BOUT_REDUCE, all_sizes[i], two_cores);
-        enter_variants(type, CHOIR_SUM);
+        if (options.quick)
+            enter_best(best()->name, type);
+        else
+            enter_variants(type, CHOIR_SUM);
         nvariants = bout.ncontenders;
         if (!show("bytes", size_text(all_sizes[i], label, sizeof(label)), nvariants - 1,
                   enter_plain(type, CHOIR_SUM) ? nvariants : 0, &first))
@@ -188,11 +198,11 @@ static void table_of_types(size_t nbytes)
 {
     static const choir_type types[] = { CHOIR_F32, CHOIR_F64, CHOIR_F16,    CHOIR_BF16,
                                         CHOIR_I32, CHOIR_I8,  CHOIR_F8E4M3, CHOIR_F8E5M2 };
-    char title[128], size[16];
+    char title[128], size[32];
 
     snprintf(title, sizeof(title), "The same for other types, %s, %s",
              size_text(nbytes, size, sizeof(size)), best()->name);
-    print_title(title);
+    print_title(title, false);
     begin(BOUT_REDUCE, nbytes, false);
     for (size_t i = 0; i < CH_ARRAY_LEN(types); i++)
         enter_best(choir_type_name(types[i]), types[i]);
@@ -207,7 +217,7 @@ static void table_of_types(size_t nbytes)
             print_json(i, 0);
         else
             printf("  %-12s%12.2f   %.2f (%.2f to %.2f)\n", bout.contenders[i].name,
-                   bout_rate(&bout, i).mid, ratio.mid, ratio.low, ratio.high);
+                   bout_rate(&bout, i).p50, ratio.p50, ratio.p10, ratio.p90);
     }
 }
 
@@ -219,7 +229,7 @@ static void table_of_reductions(choir_redop op, const choir_type *types, size_t 
     bool first = true;
 
     snprintf(title, sizeof(title), "Two buffers of 8 KiB, in cache: %s", choir_redop_name(op));
-    print_title(title);
+    print_title(title, false);
     for (size_t i = 0; i < ntypes; i++) {
         if (best()->reduce[types[i]][op] == NULL)
             continue;
@@ -230,24 +240,35 @@ static void table_of_reductions(choir_redop op, const choir_type *types, size_t 
     }
 }
 
-static void table_of_copies(bool two_cores)
+/* Where malloc() puts large blocks: behind its own 16 bytes at the start of a page. */
+enum { MALLOC_OFFSET = 16 };
+
+static void table_of_copies(bool two_cores, size_t dst_offset)
 {
-    char label[16];
+    char title[128], label[32];
     bool first = true;
 
-    print_title(two_cores ? "Copy of a buffer that another core has just written"
-                          : "Copy, on one core");
+    snprintf(title, sizeof(title), "Copy of a buffer %s, to %s",
+             two_cores ? "that another core has just written" : "on one core",
+             dst_offset == 0 ? "the start of a page"
+                             : "a block of malloc's (16 bytes into a page)");
+    if (!print_title(title, two_cores))
+        return;
     for (size_t i = 0; i < CH_ARRAY_LEN(all_sizes); i++) {
-        if (two_cores && (all_sizes[i] < 4 << 10 || all_sizes[i] > 1 << 20))
+        size_t nbytes = all_sizes[i];
+
+        if (two_cores && (nbytes < 4 << 10 || nbytes > 1 << 20))
             continue;
-        if (options.quick && !two_cores && all_sizes[i] % (16 << 10) != 0 &&
-            all_sizes[i] != 1 << 10)
+        if (options.quick && !two_cores && nbytes < 4 << 10)
             continue;
-        begin(BOUT_COPY, all_sizes[i], two_cores);
+        begin(BOUT_COPY, nbytes, two_cores);
+        bout.dst_offset = dst_offset;
         enter((struct contender){ .name = "memcpy", .is_libc = true });
-        enter((struct contender){ .name = "past cache", .kernels = best(), .past_cache = true });
         enter((struct contender){ .name = best()->name, .kernels = best() });
-        if (!show("bytes", size_text(all_sizes[i], label, sizeof(label)), 2, 0, &first))
+        if (!two_cores)
+            enter(
+                (struct contender){ .name = "past cache", .kernels = best(), .past_cache = true });
+        if (!show("bytes", size_text(nbytes, label, sizeof(label)), 1, 0, &first))
             return;
     }
 }
@@ -259,8 +280,9 @@ static void run_quick(void)
     table_by_size(CHOIR_F32, false);
     table_of_types(1 << 20);
     table_of_reductions(CHOIR_SUM, some, CH_ARRAY_LEN(some));
-    table_of_copies(false);
-    table_of_copies(true);
+    table_of_copies(false, 0);
+    table_of_copies(true, 0);
+    table_of_copies(true, MALLOC_OFFSET);
 }
 
 static void run_all(void)
@@ -276,8 +298,10 @@ static void run_all(void)
     table_of_types(1 << 20);
     for (int op = 0; op < CHOIR_NREDOPS; op++)
         table_of_reductions((choir_redop)op, types, CHOIR_NTYPES);
-    table_of_copies(false);
-    table_of_copies(true);
+    for (int two_cores = 0; two_cores < 2; two_cores++) {
+        table_of_copies(two_cores != 0, 0);
+        table_of_copies(two_cores != 0, MALLOC_OFFSET);
+    }
 }
 
 static const char usage[] =
@@ -311,6 +335,9 @@ int main(int argc, char **argv)
     }
     if (!read_options(argc, argv))
         return 2;
+    options.two_cores = choir_processors() > 1; /* asked before pinning, which it would notice */
+    note_processors();
+    pin(0);
     if (!options.json)
         printf(
             "Copy and reduce on this machine: %s, %s.\n"

@@ -4,13 +4,16 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
-#define VECTOR_BYTES 32
+#define VECTOR_BYTES   32
+#define PREFETCH_BYTES 2048 /* Zen 3: 2 to 10 % from 1 MiB on; 1 and 4 KiB gain less, 8 KiB loses */
 #include "kernel/reduce_template.h"
 
-INLINE void f16_to_f32(vec v, vec *part)
+INLINE void f16_to_f32(const void *p, vec *part)
 {
-    part[0] = (vec)_mm256_cvtph_ps(_mm256_castsi256_si128((__m256i)v));
-    part[1] = (vec)_mm256_cvtph_ps(_mm256_extracti128_si256((__m256i)v, 1));
+    const __m128i *halves = p;
+
+    part[0] = (vec)_mm256_cvtph_ps(_mm_loadu_si128(halves));
+    part[1] = (vec)_mm256_cvtph_ps(_mm_loadu_si128(halves + 1));
 }
 
 INLINE vec f16_from_f32(const vec *part)
@@ -19,6 +22,17 @@ INLINE vec f16_from_f32(const vec *part)
     __m128i high = _mm256_cvtps_ph((__m256)part[1], _MM_FROUND_TO_NEAREST_INT);
 
     return (vec)_mm256_set_m128i(high, low);
+}
+
+INLINE vec merge_halves(vec low, vec high)
+{
+    return (vec)_mm256_blend_epi16((__m256i)low, (__m256i)high, 0xaa);
+}
+
+/* 65534 added with saturation: 65535, every bit, unless there was a zero. */
+INLINE vec even_if_tie(vec high, vec low)
+{
+    return high & (vec)_mm256_adds_epu16((__m256i)low, _mm256_set1_epi16(-2));
 }
 
 INLINE void store_past_cache(void *p, vec v)

@@ -8,10 +8,12 @@
 #define VECTOR_BYTES 64
 #include "kernel/reduce_template.h"
 
-INLINE void f16_to_f32(vec v, vec *part)
+INLINE void f16_to_f32(const void *p, vec *part)
 {
-    part[0] = (vec)_mm512_cvtph_ps(_mm512_castsi512_si256((__m512i)v));
-    part[1] = (vec)_mm512_cvtph_ps(_mm512_extracti64x4_epi64((__m512i)v, 1));
+    const __m256i *halves = p;
+
+    part[0] = (vec)_mm512_cvtph_ps(_mm256_loadu_si256(halves));
+    part[1] = (vec)_mm512_cvtph_ps(_mm256_loadu_si256(halves + 1));
 }
 
 INLINE vec f16_from_f32(const vec *part)
@@ -20,6 +22,17 @@ INLINE vec f16_from_f32(const vec *part)
     __m256i high = _mm512_cvtps_ph((__m512)part[1], _MM_FROUND_TO_NEAREST_INT);
 
     return (vec)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+INLINE vec merge_halves(vec low, vec high)
+{
+    return (low & 0xffff) | (high & 0xffff0000U);
+}
+
+/* 65534 added with saturation: 65535, every bit, unless there was a zero. */
+INLINE vec even_if_tie(vec high, vec low)
+{
+    return high & (vec)_mm512_adds_epu16((__m512i)low, _mm512_set1_epi16(-2));
 }
 
 INLINE void store_past_cache(void *p, vec v)

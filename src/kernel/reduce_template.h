@@ -6,8 +6,9 @@
  * else is C on the compiler's vector extensions: the operators work on all lanes, a comparison gives
  * lanes of all ones or all zeros, a scalar operand goes to every lane.
  *
- * How to read it: reduce() at the end is the one loop. It is always inlined with `type` and `op` as
- * constants, so that every switch below melts away; KERNEL() makes one function of each pair.
+ * How to read it: reduce_blocks() is the loop, walk() the way through a buffer. What takes `type` and
+ * `op` is always inlined with constants, so that its switches melt away; PAIR() makes functions of
+ * each pair.
  *
  * The narrow floats need no shuffles. A vector of 32-bit lanes holds two (or four) of them in each
  * lane; shifting and masking moves those at even places into one f32 vector and those at odd places
@@ -35,6 +36,13 @@
 /* Below this size, aligning the destination costs more than it gains. */
 #define ALIGN_BYTES 1024
 
+/* From this size on, and so far ahead, the destination is asked for before it is written. The including
+ * file may define PREFETCH_BYTES where that pays. */
+#define PREFETCH_FROM (256 * 1024)
+#ifndef PREFETCH_BYTES
+#define PREFETCH_BYTES 0
+#endif
+
 typedef uint8_t vu8 VECTOR;
 typedef int8_t vi8 VECTOR;
 typedef uint16_t vu16 VECTOR;
@@ -50,11 +58,22 @@ typedef double vf64 VECTOR;
 typedef vu32 vec;
 typedef vu32 vec_anywhere __attribute__((aligned(1), may_alias));
 
-/* The hooks. f16 has too few exponent bits for plain shifts; every CPU has instructions for it. */
-INLINE void f16_to_f32(vec v, vec *part);     /* one vector of f16 into two of f32, in any order */
-INLINE vec f16_from_f32(const vec *part);     /* back, in the same order, to nearest even */
-INLINE void store_past_cache(void *p, vec v); /* `p` is aligned to a vector */
-INLINE void end_stores_past_cache(void);      /* order them before whatever is stored next */
+/* The hooks: what the including file defines with intrinsics. */
+
+/* A vector of f16 into two of f32, in any order, and back in the same order, to nearest even. f16 has
+ * too few exponent bits for plain shifts, and every CPU has instructions for it. */
+INLINE void f16_to_f32(const void *p, vec *part);
+INLINE vec f16_from_f32(const vec *part);
+
+/* The lower halves of the lanes of one, the upper halves of the lanes of the other. */
+INLINE vec merge_halves(vec low, vec high);
+
+/* 16-bit lanes: `high`, with bit 0 cleared where `low` is zero. */
+INLINE vec even_if_tie(vec high, vec low);
+
+/* Store to an aligned place without keeping it in cache; order such stores before what comes next. */
+INLINE void store_past_cache(void *p, vec v);
+INLINE void end_stores_past_cache(void);
 
 /* --- memory ------------------------------------------------------------------------------------- */
 
@@ -299,11 +318,15 @@ INLINE int parts_of(choir_type type)
     return type == CHOIR_F16 || type == CHOIR_BF16 ? 2 : 1;
 }
 
-INLINE void decode(choir_type type, vec v, vec *part)
+/* The vector at `p`. f16 is converted straight from memory: twice as fast on Zen 3 as from a
+ * register, whose upper half must first be moved down. */
+INLINE void decode(choir_type type, const void *p, vec *part)
 {
+    vec v = load(p, 0);
+
     switch (type) {
     case CHOIR_F16:
-        f16_to_f32(v, part);
+        f16_to_f32(p, part);
         break;
     case CHOIR_BF16:
         part[0] = v << 16;
@@ -335,12 +358,15 @@ INLINE void decode(choir_type type, vec v, vec *part)
 }
 
 /*
- * The upper half of each lane, to nearest even. A NaN needs no care: it came from a bf16 (or from
- * the FPU, or scale()), so its lower half is zero and nothing is carried out of its payload.
+ * The upper halves of all lanes, to nearest even: half of the last place is added, and where nothing
+ * was left below it, it was a tie, whose result is made even. A NaN needs no care: it came from a bf16
+ * (or from the FPU, or scale()), so its lower half is zero and nothing is carried out of its payload.
  */
-INLINE vec bf16_round(vec x)
+INLINE vec bf16_from_f32(vec even, vec odd)
 {
-    return x + ((x >> 16) & 1) + 0x7fff;
+    even += 0x8000;
+    odd += 0x8000;
+    return even_if_tie(merge_halves(even >> 16, odd), merge_halves(even, odd << 16));
 }
 
 INLINE vec encode(choir_type type, const vec *part)
@@ -351,7 +377,7 @@ INLINE vec encode(choir_type type, const vec *part)
     case CHOIR_F16:
         return f16_from_f32(part);
     case CHOIR_BF16:
-        return (bf16_round(part[0]) >> 16) | (bf16_round(part[1]) & 0xffff0000U);
+        return bf16_from_f32(part[0], part[1]);
     case CHOIR_F8E4M3:
     case CHOIR_F8E5M2:
         v = (vec){ 0 };
@@ -534,7 +560,7 @@ INLINE vec combine(choir_redop op, enum lanes lanes, vec a, vec b)
 
 INLINE vec scale(enum lanes lanes, vec a, double factor)
 {
-    /* A NaN factor loses its payload, for bf16_round()'s sake. */
+    /* A NaN factor loses its payload, for bf16_from_f32()'s sake. */
     if (factor != factor)
         return a | (lanes == F32 ? (vec){ 0 } + F32_QUIET : (vec)((vu64){ 0 } + F64_QUIET));
     return lanes == F32 ? (vec)((vf32)a * (float)factor) : (vec)((vf64)a * factor);
@@ -597,14 +623,14 @@ INLINE vec divide(enum lanes lanes, vec a, size_t divisor)
 
 /* --- from parts to vectors ------------------------------------------------------------------------ */
 
-/* Add source `s`, of which `v` is a vector, to the parts. */
-INLINE void take(choir_type type, choir_redop op, const struct ch_reduction *r, size_t s, vec v,
-                 vec *acc)
+/* Add source `s`, of which there is a vector at `p`, to the parts. */
+INLINE void take(choir_type type, choir_redop op, const struct ch_reduction *r, size_t s,
+                 const void *p, vec *acc)
 {
     enum lanes lanes = lanes_of(type);
     vec x[MAX_PARTS];
 
-    decode(type, v, x);
+    decode(type, p, x);
     for (int k = 0; k < parts_of(type); k++) {
         if (op == CHOIR_PREMUL_SUM)
             x[k] = scale(lanes, x[k], r->factors[s]);
@@ -623,12 +649,18 @@ INLINE vec finish(choir_type type, choir_redop op, const struct ch_reduction *r,
 INLINE vec reduce_vector(choir_type type, choir_redop op, const struct ch_reduction *r,
                          const void *const *srcs, size_t nsrcs, size_t at, size_t nbytes)
 {
-    bool is_short = nbytes < VECTOR_BYTES;
-    vec acc[MAX_PARTS];
+    vec acc[MAX_PARTS], filled;
+    size_t s = 0;
 
-    take(type, op, r, 0, is_short ? load_short(srcs[0], nbytes) : load(srcs[0], at), acc);
-    for (size_t s = 1; s < nsrcs; s++)
-        take(type, op, r, s, is_short ? load_short(srcs[s], nbytes) : load(srcs[s], at), acc);
+    do {
+        const void *p = (const char *)srcs[s] + at;
+
+        if (nbytes < VECTOR_BYTES) {
+            filled = load_short(p, nbytes);
+            p = &filled;
+        }
+        take(type, op, r, s, p, acc);
+    } while (++s < nsrcs);
     return finish(type, op, r, acc);
 }
 
@@ -651,10 +683,10 @@ INLINE size_t reduce_blocks(choir_type type, choir_redop op, const struct ch_red
         vec acc[UNROLL][MAX_PARTS];
 
         for (int u = 0; u < n; u++)
-            take(type, op, r, 0, load(srcs[0], at + u * VECTOR_BYTES), acc[u]);
+            take(type, op, r, 0, (const char *)srcs[0] + at + u * VECTOR_BYTES, acc[u]);
         for (size_t s = 1; s < nsrcs; s++)
             for (int u = 0; u < n; u++)
-                take(type, op, r, s, load(srcs[s], at + u * VECTOR_BYTES), acc[u]);
+                take(type, op, r, s, (const char *)srcs[s] + at + u * VECTOR_BYTES, acc[u]);
         for (int u = 0; u < n; u++)
             acc[u][0] = finish(type, op, r, acc[u]);
         for (size_t d = 0; d < ndsts; d++)
@@ -664,19 +696,103 @@ INLINE size_t reduce_blocks(choir_type type, choir_redop op, const struct ch_red
     return at;
 }
 
-/* --- the way through a buffer ----------------------------------------------------------------------- */
+/* --- one pair of type and reduction after the other ------------------------------------------------- */
 
-typedef vec (*vector_fn)(const struct ch_reduction *r, const void *const *srcs, size_t nsrcs,
-                         size_t at, size_t nbytes);
-typedef size_t (*blocks_fn)(const struct ch_reduction *r, void *const *dsts, size_t ndsts,
-                            const void *const *srcs, size_t nsrcs, size_t at, size_t nbytes);
-
-/* reduce_vector() and reduce_blocks() for one pair of type and reduction. */
+/* reduce_vector() and reduce_blocks() for one pair. */
 struct pair {
     size_t element_size;
-    vector_fn vector;
-    blocks_fn blocks;
+    vec (*vector)(const struct ch_reduction *r, const void *const *srcs, size_t nsrcs, size_t at,
+                  size_t nbytes);
+    size_t (*blocks)(const struct ch_reduction *r, void *const *dsts, size_t ndsts,
+                     const void *const *srcs, size_t nsrcs, size_t at, size_t nbytes);
 };
+
+enum {
+#define CHOIR_TYPE(NAME, value, name, nbytes, kind) SIZE_##NAME = (nbytes),
+#include <choir/types.def>
+#undef CHOIR_TYPE
+};
+
+#define PAIR(TYPE, OP)                                                                             \
+    static vec vector_##TYPE##_##OP(const struct ch_reduction *r, const void *const *srcs,         \
+                                    size_t nsrcs, size_t at, size_t nbytes)                        \
+    {                                                                                              \
+        return reduce_vector(CHOIR_##TYPE, CHOIR_##OP, r, srcs, nsrcs, at, nbytes);                \
+    }                                                                                              \
+    static size_t blocks_##TYPE##_##OP(const struct ch_reduction *r, void *const *dsts,            \
+                                       size_t ndsts, const void *const *srcs, size_t nsrcs,        \
+                                       size_t at, size_t nbytes)                                   \
+    {                                                                                              \
+        return reduce_blocks(CHOIR_##TYPE, CHOIR_##OP, r, dsts, ndsts, srcs, nsrcs, at, nbytes);   \
+    }                                                                                              \
+    static const struct pair TYPE##_##OP = { SIZE_##TYPE, vector_##TYPE##_##OP,                    \
+                                             blocks_##TYPE##_##OP };
+
+/* Sums and products do not know a sign; bitwise operations, for which see U8, not even a width. */
+#define ORDER_PAIRS(TYPE) PAIR(TYPE, AVG) PAIR(TYPE, MIN) PAIR(TYPE, MAX)
+#define SUM_PAIRS(TYPE)   PAIR(TYPE, SUM) PAIR(TYPE, PRODUCT)
+#define BIT_PAIRS(TYPE)   PAIR(TYPE, BAND) PAIR(TYPE, BOR) PAIR(TYPE, BXOR)
+#define INT_PAIRS(U, I)   SUM_PAIRS(U) ORDER_PAIRS(U) ORDER_PAIRS(I)
+#define FLOAT_PAIRS(TYPE) SUM_PAIRS(TYPE) ORDER_PAIRS(TYPE) PAIR(TYPE, PREMUL_SUM)
+
+INT_PAIRS(U8, I8)
+INT_PAIRS(U16, I16)
+INT_PAIRS(U32, I32)
+INT_PAIRS(U64, I64)
+BIT_PAIRS(U8)
+BIT_PAIRS(BOOL)
+FLOAT_PAIRS(F16)
+FLOAT_PAIRS(BF16)
+FLOAT_PAIRS(F8E4M3)
+FLOAT_PAIRS(F8E5M2)
+FLOAT_PAIRS(F32)
+FLOAT_PAIRS(F64)
+
+#define INT_ROW(U, TYPE)                                                                           \
+    {                                                                                              \
+        [CHOIR_SUM] = &U##_SUM, [CHOIR_PRODUCT] = &U##_PRODUCT, [CHOIR_AVG] = &TYPE##_AVG,         \
+        [CHOIR_MIN] = &TYPE##_MIN, [CHOIR_MAX] = &TYPE##_MAX, [CHOIR_BAND] = &U8_BAND,             \
+        [CHOIR_BOR] = &U8_BOR, [CHOIR_BXOR] = &U8_BXOR                                             \
+    }
+#define FLOAT_ROW(TYPE)                                                                            \
+    {                                                                                              \
+        [CHOIR_SUM] = &TYPE##_SUM, [CHOIR_PRODUCT] = &TYPE##_PRODUCT, [CHOIR_AVG] = &TYPE##_AVG,   \
+        [CHOIR_MIN] = &TYPE##_MIN, [CHOIR_MAX] = &TYPE##_MAX,                                      \
+        [CHOIR_PREMUL_SUM] = &TYPE##_PREMUL_SUM                                                    \
+    }
+#define COMPLEX_ROW(REAL)                                                                          \
+    {                                                                                              \
+        [CHOIR_SUM] = &REAL##_SUM, [CHOIR_AVG] = &REAL##_AVG,                                      \
+        [CHOIR_PREMUL_SUM] = &REAL##_PREMUL_SUM                                                    \
+    }
+
+static const struct pair *const pairs[CHOIR_NTYPES][CHOIR_NREDOPS] = {
+    [CHOIR_U8] = INT_ROW(U8, U8),
+    [CHOIR_I8] = INT_ROW(U8, I8),
+    [CHOIR_U16] = INT_ROW(U16, U16),
+    [CHOIR_I16] = INT_ROW(U16, I16),
+    [CHOIR_U32] = INT_ROW(U32, U32),
+    [CHOIR_I32] = INT_ROW(U32, I32),
+    [CHOIR_U64] = INT_ROW(U64, U64),
+    [CHOIR_I64] = INT_ROW(U64, I64),
+    [CHOIR_F16] = FLOAT_ROW(F16),
+    [CHOIR_BF16] = FLOAT_ROW(BF16),
+    [CHOIR_F8E4M3] = FLOAT_ROW(F8E4M3),
+    [CHOIR_F8E5M2] = FLOAT_ROW(F8E5M2),
+    [CHOIR_F32] = FLOAT_ROW(F32),
+    [CHOIR_F64] = FLOAT_ROW(F64),
+    [CHOIR_COMPLEX64] = COMPLEX_ROW(F32),
+    [CHOIR_COMPLEX128] = COMPLEX_ROW(F64),
+    [CHOIR_BOOL] = { [CHOIR_SUM] = &BOOL_BOR,
+                     [CHOIR_MAX] = &BOOL_BOR,
+                     [CHOIR_BOR] = &BOOL_BOR,
+                     [CHOIR_PRODUCT] = &BOOL_BAND,
+                     [CHOIR_MIN] = &BOOL_BAND,
+                     [CHOIR_BAND] = &BOOL_BAND,
+                     [CHOIR_BXOR] = &BOOL_BXOR },
+};
+
+/* --- the way through a buffer ----------------------------------------------------------------------- */
 
 INLINE void store_all(void *const *dsts, size_t ndsts, size_t at, vec v)
 {
@@ -715,11 +831,13 @@ INLINE void walk(const struct pair *pair, const struct ch_reduction *r, void *co
         store_all(dsts, ndsts, nbytes - VECTOR_BYTES, last);
 }
 
-/* Any number of sources and bytes. One copy of it serves all pairs. */
-CH_NOINLINE static void reduce_any(const struct pair *pair, const struct ch_reduction *r,
-                                   void *const *dsts, size_t ndsts, const void *const *srcs,
-                                   size_t nsrcs, size_t nbytes)
+/* Any pair, any number of sources and bytes. */
+CH_NOINLINE static void reduce_any(const struct ch_reduction *r, void *const *dsts, size_t ndsts,
+                                   const void *const *srcs, size_t nsrcs, size_t count)
 {
+    const struct pair *pair = pairs[r->type][r->op];
+    size_t nbytes = count * ch_type_bytes[r->type];
+
     if (nbytes < VECTOR_BYTES) {
         vec v = pair->vector(r, srcs, nsrcs, 0, nbytes);
 
@@ -730,131 +848,153 @@ CH_NOINLINE static void reduce_any(const struct pair *pair, const struct ch_redu
     walk(pair, r, dsts, ndsts, srcs, nsrcs, nbytes);
 }
 
-/* Two sources into one destination, the commonest case, with nothing left to look up in the loop. */
-INLINE void reduce_two(const struct pair *pair, const struct ch_reduction *r, void *dst,
-                       const void *src0, const void *src1, size_t nbytes)
+/* Two sources into one destination: `n` vectors from `at` on, n a constant. */
+INLINE void two_at(choir_type type, choir_redop op, const struct ch_reduction *r, const char *src0,
+                   const char *src1, size_t at, int n, vec *result)
 {
-    void *const dsts[] = { dst };
-    const void *const srcs[] = { src0, src1 };
-    const struct ch_reduction copied = *r;
+    for (int u = 0; u < n; u++) {
+        vec acc[MAX_PARTS];
 
-    walk(pair, &copied, dsts, 1, srcs, 2, nbytes);
+        take(type, op, r, 0, src0 + at + u * VECTOR_BYTES, acc);
+        take(type, op, r, 1, src1 + at + u * VECTOR_BYTES, acc);
+        result[u] = finish(type, op, r, acc);
+    }
 }
 
-enum {
-#define CHOIR_TYPE(NAME, value, name, nbytes, kind) SIZE_##NAME = (nbytes),
-#include <choir/types.def>
-#undef CHOIR_TYPE
-};
+INLINE void store_at(void *dst, size_t at, int n, const vec *v)
+{
+    for (int u = 0; u < n; u++)
+        store(dst, at + u * VECTOR_BYTES, v[u]);
+}
 
-#define PAIR(NAME, LINKAGE, TYPE, OP)                                                              \
-    LINKAGE vec vector_##NAME(const struct ch_reduction *r, const void *const *srcs, size_t nsrcs, \
-                              size_t at, size_t nbytes)                                            \
-    {                                                                                              \
-        return reduce_vector(CHOIR_##TYPE, CHOIR_##OP, r, srcs, nsrcs, at, nbytes);                \
-    }                                                                                              \
-    LINKAGE size_t blocks_##NAME(const struct ch_reduction *r, void *const *dsts, size_t ndsts,    \
-                                 const void *const *srcs, size_t nsrcs, size_t at, size_t nbytes)  \
-    {                                                                                              \
-        return reduce_blocks(CHOIR_##TYPE, CHOIR_##OP, r, dsts, ndsts, srcs, nsrcs, at, nbytes);   \
-    }                                                                                              \
-    static const struct pair pair_##NAME = { SIZE_##TYPE, vector_##NAME, blocks_##NAME };
+/* Each vector is stored before the next is loaded: in first-level cache a tenth faster on Zen 3 than
+ * all loads first. */
+INLINE void two_step(choir_type type, choir_redop op, const struct ch_reduction *r, void *dst,
+                     const char *src0, const char *src1, size_t at, int n)
+{
+    for (int u = 0; u < n; u++, at += VECTOR_BYTES) {
+        vec v;
 
-#define KERNEL(TYPE, OP)                                                                           \
-    PAIR(TYPE##_##OP, static, TYPE, OP)                                                            \
-    static void reduce_##TYPE##_##OP(const struct ch_reduction *r, void *const *dsts,              \
-                                     size_t ndsts, const void *const *srcs, size_t nsrcs,          \
-                                     size_t count)                                                 \
-    {                                                                                              \
-        reduce_any(&pair_##TYPE##_##OP, r, dsts, ndsts, srcs, nsrcs,                               \
-                   count *ch_type_bytes[r->type]);                                                 \
+        two_at(type, op, r, src0, src1, at, 1, &v);
+        store(dst, at, v);
     }
+}
 
-/* The same with a fast lane: everything inlined for the case of reduce_two(). */
-#define FAST_KERNEL(TYPE, OP)                                                                      \
-    PAIR(TYPE##_##OP, static, TYPE, OP)                                                            \
-    PAIR(TYPE##_##OP##_inline, INLINE, TYPE, OP)                                                   \
-    static void reduce_##TYPE##_##OP(const struct ch_reduction *r, void *const *dsts,              \
-                                     size_t ndsts, const void *const *srcs, size_t nsrcs,          \
-                                     size_t count)                                                 \
+/*
+ * The commonest call, with as few branches as can be: what walk() does, but the last one is a whole
+ * block. Here too everything that will be stored over a neighbour is computed before.
+ */
+INLINE void reduce_two(choir_type type, choir_redop op, const struct ch_reduction *r, void *dst,
+                       const void *src0, const void *src1, size_t nbytes, size_t element_size)
+{
+    const int n = UNROLL / parts_of(type), half = n / 2;
+    const size_t block = n * VECTOR_BYTES;
+    const struct ch_reduction copied = *r; /* which no store can change */
+    vec first[UNROLL], last[UNROLL];
+    size_t at = 0;
+
+    if (nbytes <= 2 * VECTOR_BYTES) {
+        two_at(type, op, &copied, src0, src1, 0, 1, first);
+        two_at(type, op, &copied, src0, src1, nbytes - VECTOR_BYTES, 1, last);
+        store_at(dst, 0, 1, first);
+        store_at(dst, nbytes - VECTOR_BYTES, 1, last);
+        return;
+    }
+    if (nbytes <= block) {
+        two_at(type, op, &copied, src0, src1, 0, half, first);
+        two_at(type, op, &copied, src0, src1, nbytes - half * VECTOR_BYTES, half, last);
+        store_at(dst, 0, half, first);
+        store_at(dst, nbytes - half * VECTOR_BYTES, half, last);
+        return;
+    }
+    if (nbytes >= ALIGN_BYTES && to_alignment(dst) % element_size == 0)
+        at = to_alignment(dst);
+    two_at(type, op, &copied, src0, src1, 0, 1, first);
+    two_at(type, op, &copied, src0, src1, nbytes - block, n, last);
+    if (PREFETCH_BYTES > 0 && nbytes >= PREFETCH_FROM) {
+        for (; at + block + PREFETCH_BYTES < nbytes; at += block) {
+            for (size_t line = 0; line < block; line += 64)
+                __builtin_prefetch((char *)dst + at + PREFETCH_BYTES + line, 1);
+            two_step(type, op, &copied, dst, src0, src1, at, n);
+        }
+    }
+    for (; at + block < nbytes; at += block)
+        two_step(type, op, &copied, dst, src0, src1, at, n);
+    store_at(dst, 0, 1, first);
+    store_at(dst, nbytes - block, n, last);
+}
+
+/* A fast lane for it. */
+#define FAST(TYPE, OP)                                                                             \
+    static void fast_##TYPE##_##OP(const struct ch_reduction *r, void *const *dsts, size_t ndsts,  \
+                                   const void *const *srcs, size_t nsrcs, size_t count)            \
     {                                                                                              \
-        size_t nbytes = count * ch_type_bytes[r->type];                                            \
+        size_t nbytes = count * SIZE_##TYPE;                                                       \
                                                                                                    \
         if (nsrcs == 2 && ndsts == 1 && nbytes >= VECTOR_BYTES)                                    \
-            reduce_two(&pair_##TYPE##_##OP##_inline, r, dsts[0], srcs[0], srcs[1], nbytes);        \
+            reduce_two(CHOIR_##TYPE, CHOIR_##OP, r, dsts[0], srcs[0], srcs[1], nbytes,             \
+                       SIZE_##TYPE);                                                               \
         else                                                                                       \
-            reduce_any(&pair_##TYPE##_##OP, r, dsts, ndsts, srcs, nsrcs, nbytes);                  \
+            reduce_any(r, dsts, ndsts, srcs, nsrcs, count);                                        \
     }
 
-/* --- which function serves which pair ------------------------------------------------------------- */
+FAST(U8, SUM)
+FAST(U16, SUM)
+FAST(U32, SUM)
+FAST(U64, SUM)
+FAST(F16, SUM)
+FAST(F16, AVG)
+FAST(BF16, SUM)
+FAST(BF16, AVG)
+FAST(F32, SUM)
+FAST(F32, AVG)
+FAST(F64, SUM)
+FAST(F64, AVG)
+FAST(COMPLEX64, SUM)
+FAST(COMPLEX128, SUM)
 
-/* Sums and products do not know a sign; the bitwise operations not even a width. */
-KERNEL(U8, BAND)
-KERNEL(U8, BOR)
-KERNEL(U8, BXOR)
-KERNEL(BOOL, BAND)
-KERNEL(BOOL, BOR)
-KERNEL(BOOL, BXOR)
-#define SIGNED_KERNELS(type) KERNEL(type, MIN) KERNEL(type, MAX)
-#define INT_KERNELS(U, I)                                                                          \
-    FAST_KERNEL(U, SUM)                                                                            \
-    KERNEL(U, PRODUCT)                                                                             \
-    KERNEL(U, AVG) KERNEL(I, AVG) SIGNED_KERNELS(U) SIGNED_KERNELS(I)
-#define FLOAT_KERNELS(type)                                                                        \
-    FAST_KERNEL(type, SUM)                                                                         \
-    FAST_KERNEL(type, AVG)                                                                         \
-    KERNEL(type, PRODUCT) KERNEL(type, PREMUL_SUM) SIGNED_KERNELS(type)
-INT_KERNELS(U8, I8)
-INT_KERNELS(U16, I16)
-INT_KERNELS(U32, I32)
-INT_KERNELS(U64, I64)
-FLOAT_KERNELS(F16)
-FLOAT_KERNELS(BF16)
-FLOAT_KERNELS(F32)
-FLOAT_KERNELS(F64)
-#define F8_KERNELS(type)                                                                           \
-    KERNEL(type, SUM)                                                                              \
-    KERNEL(type, AVG) KERNEL(type, PRODUCT) KERNEL(type, PREMUL_SUM) SIGNED_KERNELS(type)
-F8_KERNELS(F8E4M3)
-F8_KERNELS(F8E5M2)
+/* --- the table of the variant, for the including file's struct ch_kernels ----------------------------- */
 
-#define INT_ROW(signless, type)                                                                    \
+#define BITS [CHOIR_BAND] = reduce_any, [CHOIR_BOR] = reduce_any, [CHOIR_BXOR] = reduce_any
+#define REAL [CHOIR_PRODUCT] = reduce_any, [CHOIR_MIN] = reduce_any, [CHOIR_MAX] = reduce_any
+#define INT_FNS(U)                                                                                 \
     {                                                                                              \
-        [CHOIR_SUM] = reduce_##signless##_SUM, [CHOIR_PRODUCT] = reduce_##signless##_PRODUCT,      \
-        [CHOIR_AVG] = reduce_##type##_AVG, [CHOIR_MIN] = reduce_##type##_MIN,                      \
-        [CHOIR_MAX] = reduce_##type##_MAX, [CHOIR_BAND] = reduce_U8_BAND,                          \
-        [CHOIR_BOR] = reduce_U8_BOR, [CHOIR_BXOR] = reduce_U8_BXOR                                 \
+        REAL, BITS, [CHOIR_SUM] = fast_##U##_SUM, [CHOIR_AVG] = reduce_any                         \
     }
-#define FLOAT_ROW(type)                                                                            \
+#define FLOAT_FNS(TYPE)                                                                            \
     {                                                                                              \
-        [CHOIR_SUM] = reduce_##type##_SUM, [CHOIR_PRODUCT] = reduce_##type##_PRODUCT,              \
-        [CHOIR_AVG] = reduce_##type##_AVG, [CHOIR_MIN] = reduce_##type##_MIN,                      \
-        [CHOIR_MAX] = reduce_##type##_MAX, [CHOIR_PREMUL_SUM] = reduce_##type##_PREMUL_SUM         \
+        REAL, [CHOIR_SUM] = fast_##TYPE##_SUM, [CHOIR_AVG] = fast_##TYPE##_AVG,                    \
+              [CHOIR_PREMUL_SUM] = reduce_any                                                      \
     }
-#define COMPLEX_ROW(type)                                                                          \
+#define F8_FNS                                                                                     \
     {                                                                                              \
-        [CHOIR_SUM] = reduce_##type##_SUM, [CHOIR_AVG] = reduce_##type##_AVG,                      \
-        [CHOIR_PREMUL_SUM] = reduce_##type##_PREMUL_SUM                                            \
+        REAL, [CHOIR_SUM] = reduce_any, [CHOIR_AVG] = reduce_any, [CHOIR_PREMUL_SUM] = reduce_any  \
     }
-#define BOOL_ROW                                                                                   \
+#define COMPLEX_FNS(TYPE)                                                                          \
     {                                                                                              \
-        [CHOIR_SUM] = reduce_BOOL_BOR, [CHOIR_MAX] = reduce_BOOL_BOR,                              \
-        [CHOIR_BOR] = reduce_BOOL_BOR, [CHOIR_PRODUCT] = reduce_BOOL_BAND,                         \
-        [CHOIR_MIN] = reduce_BOOL_BAND, [CHOIR_BAND] = reduce_BOOL_BAND,                           \
-        [CHOIR_BXOR] = reduce_BOOL_BXOR                                                            \
+        [CHOIR_SUM] = fast_##TYPE##_SUM, [CHOIR_AVG] = reduce_any, [CHOIR_PREMUL_SUM] = reduce_any \
+    }
+#define BOOL_FNS                                                                                   \
+    {                                                                                              \
+        REAL, BITS, [CHOIR_SUM] = reduce_any                                                       \
     }
 
-/* For the including file's struct ch_kernels. */
 #define TEMPLATE_TABLE                                                                             \
-    .reduce = {                                                                                    \
-        [CHOIR_U8] = INT_ROW(U8, U8),          [CHOIR_I8] = INT_ROW(U8, I8),                       \
-        [CHOIR_U16] = INT_ROW(U16, U16),       [CHOIR_I16] = INT_ROW(U16, I16),                    \
-        [CHOIR_U32] = INT_ROW(U32, U32),       [CHOIR_I32] = INT_ROW(U32, I32),                    \
-        [CHOIR_U64] = INT_ROW(U64, U64),       [CHOIR_I64] = INT_ROW(U64, I64),                    \
-        [CHOIR_F16] = FLOAT_ROW(F16),          [CHOIR_BF16] = FLOAT_ROW(BF16),                     \
-        [CHOIR_F8E4M3] = FLOAT_ROW(F8E4M3),    [CHOIR_F8E5M2] = FLOAT_ROW(F8E5M2),                 \
-        [CHOIR_F32] = FLOAT_ROW(F32),          [CHOIR_F64] = FLOAT_ROW(F64),                       \
-        [CHOIR_COMPLEX64] = COMPLEX_ROW(F32),  [CHOIR_COMPLEX128] = COMPLEX_ROW(F64),              \
-        [CHOIR_BOOL] = BOOL_ROW,                                                                   \
-    },                                                                                             \
+    .reduce = { [CHOIR_U8] = INT_FNS(U8),                                                          \
+                [CHOIR_I8] = INT_FNS(U8),                                                          \
+                [CHOIR_U16] = INT_FNS(U16),                                                        \
+                [CHOIR_I16] = INT_FNS(U16),                                                        \
+                [CHOIR_U32] = INT_FNS(U32),                                                        \
+                [CHOIR_I32] = INT_FNS(U32),                                                        \
+                [CHOIR_U64] = INT_FNS(U64),                                                        \
+                [CHOIR_I64] = INT_FNS(U64),                                                        \
+                [CHOIR_F16] = FLOAT_FNS(F16),                                                      \
+                [CHOIR_BF16] = FLOAT_FNS(BF16),                                                    \
+                [CHOIR_F8E4M3] = F8_FNS,                                                           \
+                [CHOIR_F8E5M2] = F8_FNS,                                                           \
+                [CHOIR_F32] = FLOAT_FNS(F32),                                                      \
+                [CHOIR_F64] = FLOAT_FNS(F64),                                                      \
+                [CHOIR_COMPLEX64] = COMPLEX_FNS(COMPLEX64),                                        \
+                [CHOIR_COMPLEX128] = COMPLEX_FNS(COMPLEX128),                                      \
+                [CHOIR_BOOL] = BOOL_FNS },                                                         \
     .copy = copy, .copy_nt = copy_nt, .fill = fill

@@ -11,12 +11,12 @@
 
 #include "kernel/kernel_check.h"
 
-INLINE void f16_to_f32(vec v, vec *part)
+INLINE void f16_to_f32(const void *p, vec *part)
 {
     __m128i quarter[4];
     __m256 half[4];
 
-    memcpy(quarter, &v, sizeof(v));
+    memcpy(quarter, p, sizeof(quarter));
     for (int i = 0; i < 4; i++)
         half[i] = _mm256_cvtph_ps(quarter[i]);
     memcpy(part, half, sizeof(half));
@@ -33,6 +33,16 @@ INLINE vec f16_from_f32(const vec *part)
         quarter[i] = _mm256_cvtps_ph(half[i], _MM_FROUND_TO_NEAREST_INT);
     memcpy(&v, quarter, sizeof(v));
     return v;
+}
+
+INLINE vec merge_halves(vec low, vec high)
+{
+    return (low & 0xffff) | (high & 0xffff0000U);
+}
+
+INLINE vec even_if_tie(vec high, vec low)
+{
+    return high & ~(vec)((vu16)((vu16)low == 0) >> 15);
 }
 
 INLINE void store_past_cache(void *p, vec v)
