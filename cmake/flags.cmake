@@ -43,5 +43,6 @@ if(CHOIR_SANITIZE)
         -fsanitize=${CHOIR_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
     target_link_options(choir_link_flags INTERFACE -fsanitize=${CHOIR_SANITIZE})
 else()
-    target_compile_definitions(choir_flags INTERFACE _FORTIFY_SOURCE=2)
+    # Undefined first: some compilers come with a level of their own.
+    target_compile_options(choir_flags INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 endif()

@@ -70,7 +70,7 @@ bool ch_bell_owner_orders(void);
 static inline void ch_bell_after_store(const struct ch_bell *bell)
 {
     if (bell->fence)
-        __sync_synchronize();
+        CH_FULL_FENCE();
     else
         atomic_signal_fence(memory_order_seq_cst); /* the compiler must not swap them either */
     /* Relaxed: the order comes from the fence, ours or the one membarrier runs for us. */

@@ -8,6 +8,7 @@
  * for the time steers: it measures how far the line is from the kernel's clock and bends it, from
  * this point on, so that the two meet a second later. A line never steps back, so time never does.
  * Readers take the line with a sequence number, as atomics, because ThreadSanitizer knows no fences.
+ * One thread at a time steers, and never across a fork: a child must not find the line half written.
  */
 #include "base/clock.h"
 
@@ -19,6 +20,7 @@
 #include <choir/info.h>
 
 #include "base/arch.h"
+#include "base/forked.h"
 #include "base/log.h"
 #include "base/params.h"
 #include "base/sys.h"
@@ -99,19 +101,6 @@ static bool line_is_current(uint32_t sequence)
     return atomic_load_explicit(&the_clock.sequence, memory_order_acquire) == sequence;
 }
 
-/* Only by the holder of `steering`. Release on every field, pairs with read_line(). */
-static void write_line(const struct line *line)
-{
-    uint32_t sequence = atomic_load_explicit(&the_clock.sequence, memory_order_relaxed);
-
-    atomic_store_explicit(&the_clock.sequence, sequence + 1, memory_order_release);
-    atomic_store_explicit(&the_clock.line.ticks0, line->ticks0, memory_order_release);
-    atomic_store_explicit(&the_clock.line.ns0, line->ns0, memory_order_release);
-    atomic_store_explicit(&the_clock.line.rate, line->rate, memory_order_release);
-    atomic_store_explicit(&the_clock.line.steer_at, line->steer_at, memory_order_release);
-    atomic_store_explicit(&the_clock.sequence, sequence + 2, memory_order_release);
-}
-
 static uint64_t on_line(const struct line *line, uint64_t ticks)
 {
     unsigned __int128 scaled;
@@ -138,24 +127,39 @@ static uint64_t ticks_of(uint64_t ns, uint64_t rate)
 
 /* --- steering ----------------------------------------------------------------------------------- */
 
-static bool begin_steering(void)
+/* Only while forks are held off; from here until publish_line() nobody reads the line. */
+static void withdraw_line(void)
 {
-    /* Acquire, pairs with end_steering(): the samples of whoever steered last. */
-    return !atomic_exchange_explicit(&the_clock.steering, true, memory_order_acquire);
+    atomic_fetch_add_explicit(&the_clock.sequence, 1, memory_order_release);
 }
 
-static void end_steering(void)
+/* Release on every field, pairs with read_line(). */
+static void publish_line(uint64_t ticks0, uint64_t ns0, uint64_t rate)
 {
-    atomic_store_explicit(&the_clock.steering, false, memory_order_release);
+    atomic_store_explicit(&the_clock.line.ticks0, ticks0, memory_order_release);
+    atomic_store_explicit(&the_clock.line.ns0, ns0, memory_order_release);
+    atomic_store_explicit(&the_clock.line.rate, rate, memory_order_release);
+    atomic_store_explicit(&the_clock.line.steer_at, ticks0 + ticks_of(STEER_NS, rate),
+                          memory_order_release);
+    atomic_fetch_add_explicit(&the_clock.sequence, 1, memory_order_release);
 }
 
-static void begin_line(struct sample at, uint64_t ns0, uint64_t rate)
+/* A new line through a sample, when nobody has read the old one for long, or there is none. */
+static void begin_line(struct sample at, uint64_t ahead_ns, uint64_t rate)
 {
-    struct line line = { .ticks0 = at.ticks, .ns0 = ns0, .rate = rate };
+    withdraw_line();
+    publish_line(at.ticks, at.kernel_ns + ahead_ns, rate);
+}
 
-    line.steer_at = at.ticks + ticks_of(STEER_NS, rate);
-    write_line(&line);
-    the_clock.last = at;
+/* Go on from where `line` is now, at another rate. Nobody reads from the withdrawal on, so nobody can
+ * have been further on the old line. One nanosecond up, because lines are cut off below. */
+static void bend_line(const struct line *line, uint64_t rate)
+{
+    uint64_t ticks;
+
+    withdraw_line();
+    ticks = ch_arch_ticks();
+    publish_line(ticks, on_line(line, ticks) + 1, rate);
 }
 
 /* End of WARMING: a first line, if the counter moved with time at all. */
@@ -164,8 +168,9 @@ static void begin_counting(void)
     struct sample now = take_sample();
 
     if (now.ticks > the_clock.first.ticks && now.kernel_ns > the_clock.first.kernel_ns) {
+        the_clock.last = now;
         /* A little ahead: a sample is good to some 50 ns, and time must not step back here. */
-        begin_line(now, now.kernel_ns + 200, rate_between(the_clock.first, now, 0));
+        begin_line(now, 200, rate_between(the_clock.first, now, 0));
         atomic_store_explicit(&the_clock.source, COUNTER, memory_order_release);
     }
 }
@@ -174,39 +179,28 @@ static void begin_counting(void)
  * the kernel's, shifted so that time does not step back. */
 static void stop_counting(uint64_t ahead_ns)
 {
-    ch_log_warn("the CPU's counter and the system clock are %llu us apart within a second; "
-                "using the system clock",
-                (unsigned long long)(ahead_ns / CH_US));
     atomic_store_explicit(&the_clock.ahead_ns, ahead_ns, memory_order_relaxed);
     atomic_store_explicit(&the_clock.source, KERNEL, memory_order_release);
 }
 
 static void steer(const struct line *line)
 {
-    struct sample now = take_sample();
+    struct sample now = take_sample(), before = the_clock.last;
     uint64_t here = on_line(line, now.ticks);
     int64_t behind = (int64_t)(now.kernel_ns - here);
-    uint64_t since = now.kernel_ns - the_clock.last.kernel_ns;
-    uint64_t rate;
 
-    if (now.ticks <= the_clock.last.ticks || now.kernel_ns <= the_clock.last.kernel_ns) {
+    the_clock.last = now;
+    if (now.ticks <= before.ticks || now.kernel_ns <= before.kernel_ns)
         stop_counting(here > now.kernel_ns ? here - now.kernel_ns : 0);
-        return;
-    }
-    if (since > STALE_NS) {
+    else if (now.kernel_ns - before.kernel_ns > STALE_NS)
         /* Nobody read the line since it was due, so nobody can have seen it run ahead. */
-        begin_line(now, now.kernel_ns, rate_between(the_clock.last, now, 0));
-        return;
-    }
-    if (behind < -(int64_t)MISBEHAVES_NS || behind > (int64_t)MISBEHAVES_NS) {
+        begin_line(now, 0, rate_between(before, now, 0));
+    else if (behind < -(int64_t)MISBEHAVES_NS || behind > (int64_t)MISBEHAVES_NS)
         stop_counting(behind < 0 ? (uint64_t)-behind : 0);
-        return;
-    }
-    /* The rate of the last second or more: short enough to follow the kernel's own steering, long
-     * enough that the samples' 50 ns do not matter. One nanosecond up, because a line is cut off
-     * below and a reader may still be on the old one. */
-    rate = rate_between(the_clock.last, now, behind);
-    begin_line(now, here + 1, rate);
+    else
+        /* The rate of the last second or more: short enough to follow the kernel's own steering,
+         * long enough that the samples' 50 ns do not matter. */
+        bend_line(line, rate_between(before, now, behind));
 }
 
 /* --- reading ------------------------------------------------------------------------------------ */
@@ -262,24 +256,32 @@ static int source_now(void)
     return atomic_load_explicit(&the_clock.source, memory_order_acquire);
 }
 
-static CH_NOINLINE uint64_t now_warming(void)
+/* False: the line began meanwhile, and is a little ahead of what was read here; read again. */
+static CH_NOINLINE bool now_warming(uint64_t *now_out)
 {
-    uint64_t ns = ch_sys_clock_ns();
-
-    if (ns - the_clock.first.kernel_ns >= WARMING_NS && begin_steering()) {
+    *now_out = ch_sys_clock_ns();
+    if (*now_out - the_clock.first.kernel_ns >= WARMING_NS && ch_fork_try_hold()) {
         if (source_now() == WARMING)
             begin_counting();
-        end_steering();
+        ch_fork_release();
     }
-    /* Read again if the line began meanwhile: it is a little ahead of what we have here. */
-    return source_now() == WARMING ? ns : ch_now();
+    return source_now() == WARMING;
 }
 
-static CH_NOINLINE uint64_t now_steering(const struct line *line, uint64_t ticks)
+static void warn_if_stopped(void)
+{
+    if (source_now() == KERNEL)
+        ch_log_warn("the CPU's counter and the system clock parted by %llu us within a second; "
+                    "using the system clock",
+                    (unsigned long long)(atomic_load(&the_clock.ahead_ns) / CH_US));
+}
+
+/* `line` is due for steering. False: it has been bent, or must not be read any more; read again. */
+static CH_NOINLINE bool now_steering(const struct line *line, uint64_t ticks, uint64_t *now_out)
 {
     bool stale = ticks - line->steer_at > ticks_of(STALE_NS - STEER_NS, line->rate);
 
-    if (begin_steering()) {
+    if (ch_fork_try_hold()) {
         struct line current;
         uint32_t sequence;
 
@@ -287,32 +289,32 @@ static CH_NOINLINE uint64_t now_steering(const struct line *line, uint64_t ticks
         if (source_now() == COUNTER && read_line(&current, &sequence) &&
             current.ticks0 == line->ticks0)
             steer(&current);
-        end_steering();
-        return ch_now();
+        ch_fork_release();
+        warn_if_stopped();
+        return false;
     }
-    if (stale) { /* somebody is about to begin a new line: the old one must not be read any more */
+    if (stale) /* somebody is about to begin a new line, which may lie below this one */
         ch_sys_yield();
-        return ch_now();
-    }
-    return on_line(line, ticks);
+    *now_out = on_line(line, ticks);
+    return !stale;
 }
 
 uint64_t ch_now(void)
 {
-    struct line line;
-    uint32_t sequence;
-
     for (;;) {
         int source = source_now();
-        uint64_t ticks;
+        struct line line;
+        uint32_t sequence;
+        uint64_t ticks, now;
 
         if (CH_UNLIKELY(source != COUNTER)) {
             if (source == KERNEL)
                 return ch_sys_clock_ns() +
                        atomic_load_explicit(&the_clock.ahead_ns, memory_order_relaxed);
-            if (source == WARMING)
-                return now_warming();
-            pthread_once(&the_clock.once, start);
+            if (source == UNSTARTED)
+                pthread_once(&the_clock.once, start);
+            else if (now_warming(&now))
+                return now;
             continue;
         }
         if (CH_UNLIKELY(!read_line(&line, &sequence)))
@@ -320,9 +322,10 @@ uint64_t ch_now(void)
         ticks = ch_arch_ticks();
         if (CH_UNLIKELY(!line_is_current(sequence)))
             continue;
-        if (CH_UNLIKELY(ticks > line.steer_at))
-            return now_steering(&line, ticks);
-        return on_line(&line, ticks);
+        if (CH_LIKELY(ticks <= line.steer_at))
+            return on_line(&line, ticks);
+        if (now_steering(&line, ticks, &now))
+            return now;
     }
 }
 

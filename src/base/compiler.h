@@ -20,6 +20,11 @@
 #define CH_ARRAY_LEN(a)          (sizeof(a) / sizeof((a)[0]))
 #define CH_CONTAINER(p, type, m) ((type *)(void *)((char *)(p)-offsetof(type, m)))
 
+/* A store before it and a load after it do not change places. Orders normally stand on the accesses,
+ * which ThreadSanitizer understands and this it does not; but store-then-load has no such order, and
+ * nothing is published by it (base/bell.h). */
+#define CH_FULL_FENCE() __sync_synchronize()
+
 /* Two writers never share a unit of this size. The adjacent-line prefetcher fetches lines in pairs,
  * so a single 64-byte line is not enough. */
 #define CH_CACHE_UNIT 128

@@ -109,9 +109,8 @@ static choir_status code_of_errno(int err)
         return CHOIR_ERR_PERMISSION;
     case EINTR:
         return CHOIR_ERR_INTERRUPTED;
-    case ETIMEDOUT:
-        return CHOIR_ERR_TIMEOUT;
     case EPIPE:
+    case ETIMEDOUT: /* the network's patience ran out, not the caller's */
     case ECONNREFUSED:
     case ECONNRESET:
     case ECONNABORTED:

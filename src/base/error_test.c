@@ -48,7 +48,7 @@ static const struct {
     { ENOMEM, CHOIR_ERR_NOMEM, "(ENOMEM)" },
     { EACCES, CHOIR_ERR_PERMISSION, "(EACCES)" },
     { ECONNRESET, CHOIR_ERR_NETWORK, "(ECONNRESET)" },
-    { ETIMEDOUT, CHOIR_ERR_TIMEOUT, "(ETIMEDOUT)" },
+    { ETIMEDOUT, CHOIR_ERR_NETWORK, "(ETIMEDOUT)" }, /* TCP gave up: not our caller's deadline */
     { EIO, CHOIR_ERR_SYSTEM, "(EIO)" },
     { 9999, CHOIR_ERR_SYSTEM, "(errno unknown)" }, /* not an errno at all */
 };

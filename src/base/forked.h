@@ -19,6 +19,14 @@ choir_status ch_forked(void);
 /* The bare question, for places that must not touch the error record. */
 bool ch_is_forked(void);
 
+/* No fork happens between the two, in any thread: for what a child must not find half done (a
+ * descriptor not yet marked, a mapping not yet kept from it, a record half written). Short, no
+ * blocking, no user code, not nested. False, with errno set and nothing held, if the fork handlers
+ * cannot be installed; try_hold() also if it would have to wait. */
+bool ch_fork_hold(void);
+bool ch_fork_try_hold(void);
+void ch_fork_release(void);
+
 /* Install the fork handlers; called by the ch_sys_ layer before its first descriptor. Idempotent.
  * False, with errno set, if they could not be installed. */
 bool ch_forked_watch(void);

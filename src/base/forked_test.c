@@ -1,11 +1,13 @@
 /* forked_test.c - a forked child touches nothing of its parent's. */
 #include "choir_test.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -184,12 +186,17 @@ struct mapped {
 static void unmap_in_child(void *arg)
 {
     const struct mapped *m = arg;
+    char *mine = mmap(m->base, m->nbytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
+    CHOIR_CHECK_EQ((void *)mine,
+                   (void *)m->base); /* the segment is not mapped here: room for ours */
+    mine[0] = 'y';
     ch_sys_unmap(m->base, m->nbytes);
-    CHOIR_CHECK_EQ(m->base[0], 'x'); /* a SIGSEGV if it was unmapped */
+    CHOIR_CHECK_EQ(mine[0], 'y'); /* a SIGSEGV if it was unmapped */
 }
 
-CHOIR_TEST(unmap_in_the_child_does_nothing)
+CHOIR_TEST(a_child_has_no_segment_and_unmaps_nothing)
 {
     struct mapped m = { .nbytes = 4096 };
     int fd = ch_sys_memfd("forked_test");
@@ -213,6 +220,33 @@ CHOIR_TEST(without_fork_handlers_there_is_no_descriptor)
     ch_sys_close(ch_sys_eventfd(0)); /* the next try installs them */
 }
 
+/* The numbers of our descriptors are the program's now: not a byte of ours may go there. */
+static void write_to_reused_numbers(void *arg)
+{
+    const struct parent *p = arg;
+    const char noise = '!';
+    int own[2];
+    char byte;
+
+    CHOIR_CHECK_EQ(pipe(own), 0);
+    CHOIR_CHECK_EQ(own[1], p->ours[1]); /* the lowest free numbers */
+    CHOIR_CHECK_EQ(ch_sys_write(p->ours[1], &noise, 1), -1);
+    CHOIR_CHECK_EQ(errno, EOWNERDEAD);
+    CHOIR_CHECK_STATUS(ch_fail_errno("write"), CHOIR_ERR_FORKED);
+    ch_sys_close(p->ours[1]);
+    CHOIR_CHECK_EQ(write(own[1], "x", 1), 1);
+    CHOIR_CHECK_EQ(read(own[0], &byte, 1), 1);
+    CHOIR_CHECK_EQ(byte, 'x');
+}
+
+CHOIR_TEST(a_child_does_not_touch_reused_numbers)
+{
+    struct parent p = open_things();
+
+    choir_test_join(choir_test_fork(write_to_reused_numbers, &p));
+    close_things(&p);
+}
+
 /* --- forks while other threads open and close --------------------------------------------------- */
 
 static _Atomic bool stop;
@@ -224,19 +258,33 @@ static void *open_and_close(void *arg)
     return arg;
 }
 
-static void end_at_once(void *arg)
+/* Every descriptor of the child, through a name: an eventfd can only be the library's. */
+static void look_for_ours(void *arg)
 {
+    DIR *folder = opendir("/proc/self/fd");
+    struct dirent *entry;
+    char target[64];
+
     (void)arg;
+    CHOIR_CHECK(folder != NULL);
+    while ((entry = readdir(folder)) != NULL) {
+        ssize_t n = readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
+
+        target[n > 0 ? n : 0] = '\0';
+        if (strstr(target, "eventfd") != NULL)
+            CHOIR_FAIL("descriptor %s of the child is the parent's %s", entry->d_name, target);
+    }
+    closedir(folder);
 }
 
-CHOIR_TEST(forking_beside_busy_threads_is_safe)
+CHOIR_TEST(a_child_forked_beside_busy_threads_keeps_nothing)
 {
     pthread_t threads[2];
 
     for (int i = 0; i < 2; i++)
         CHOIR_CHECK_EQ(pthread_create(&threads[i], NULL, open_and_close, NULL), 0);
-    for (unsigned i = 0; i < 100 / choir_test_slowness(); i++)
-        choir_test_join(choir_test_fork(end_at_once, NULL));
+    for (unsigned i = 0; i < 300 / choir_test_slowness(); i++)
+        choir_test_join(choir_test_fork(look_for_ours, NULL));
     stop = true;
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);

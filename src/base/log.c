@@ -4,11 +4,12 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/forked.h"
 
 enum { LINE_MAX_BYTES = 1024 };
 
@@ -51,21 +52,22 @@ struct sink {
 };
 
 static struct {
-    pthread_mutex_t changing; /* guards writing; readers look at `change` */
     _Atomic(choir_log_sink) fn;
     _Atomic(void *) arg;
     _Atomic unsigned change; /* odd while a change is under way */
-} the_sink = { .changing = PTHREAD_MUTEX_INITIALIZER };
+} the_sink;
 
 void choir_log_set_sink(choir_log_sink sink, void *arg)
 {
+    bool held = ch_fork_hold(); /* one change at a time, and none half done in a forked child */
+
     /* seq_cst throughout: never hot. A reader that saw an odd or changed number reads again. */
-    pthread_mutex_lock(&the_sink.changing);
     atomic_fetch_add(&the_sink.change, 1);
     atomic_store(&the_sink.fn, sink);
     atomic_store(&the_sink.arg, arg);
     atomic_fetch_add(&the_sink.change, 1);
-    pthread_mutex_unlock(&the_sink.changing);
+    if (held)
+        ch_fork_release();
 }
 
 static struct sink current_sink(void)

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "base/forked.h"
 #include "base/fdmarks.h"
+#include "base/forked.h"
 
 /* Wait calls report EINTR: a signal may be what the caller waits for. All others are retried. */
 #define RETRY(call)                                                                                \
@@ -48,7 +48,18 @@ bool ch_sys_adopt_fd(int fd)
     return false;
 }
 
-/* What every call that makes a descriptor ends with. */
+/* What every call that makes a descriptor ends with. Made and marked without a fork in between, or
+ * the child would keep a copy that nobody knows of. */
+#define MAKE_OURS(call)                                                                            \
+    __extension__({                                                                                \
+        int made_ = -1;                                                                            \
+        if (ch_fork_hold()) {                                                                      \
+            made_ = ours(call);                                                                    \
+            ch_fork_release();                                                                     \
+        }                                                                                          \
+        made_;                                                                                     \
+    })
+
 static int ours(int fd)
 {
     if (fd < 0)
@@ -60,7 +71,7 @@ static int ours(int fd)
 
 static int real_open(const char *path, int flags, int mode)
 {
-    return ours(RETRY(open(path, flags | O_CLOEXEC, mode)));
+    return MAKE_OURS(RETRY(open(path, flags | O_CLOEXEC, mode)));
 }
 
 static ssize_t real_read(int fd, void *buf, size_t nbytes)
@@ -92,11 +103,11 @@ static int real_fallocate(int fd, size_t offset, size_t nbytes)
 static int real_memfd(const char *name)
 {
     unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-    int fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
+    int fd = MAKE_OURS(memfd_create(name, flags | MFD_NOEXEC_SEAL));
 
     if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-        fd = memfd_create(name, flags);
-    return ours(fd);
+        fd = MAKE_OURS(memfd_create(name, flags));
+    return fd;
 }
 
 static int real_add_seals(int fd, int seals)
@@ -109,16 +120,23 @@ static int real_get_seals(int fd)
     return fcntl(fd, F_GET_SEALS);
 }
 
+/* Kept from forked children, with no fork in between. */
 static void *real_map_shared(int fd, size_t nbytes)
 {
-    void *addr = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *addr;
 
+    if (!ch_fork_hold())
+        return NULL;
+    addr = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (addr != MAP_FAILED && madvise(addr, nbytes, MADV_DONTFORK) != 0) {
+        int err = errno;
+
+        munmap(addr, nbytes);
+        addr = MAP_FAILED;
+        errno = err;
+    }
+    ch_fork_release();
     return addr == MAP_FAILED ? NULL : addr;
-}
-
-static int real_madvise(void *addr, size_t nbytes, int advice)
-{
-    return madvise(addr, nbytes, advice);
 }
 
 static void real_unmap(void *addr, size_t nbytes)
@@ -132,29 +150,41 @@ static void real_unmap(void *addr, size_t nbytes)
 
 static int real_socket(int domain, int type, int protocol)
 {
-    return ours(socket(domain, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol));
+    return MAKE_OURS(socket(domain, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol));
+}
+
+/* Both become ours, or neither. */
+static int adopt_pair(const int fds[2])
+{
+    int err;
+
+    if (ch_sys_adopt_fd(fds[0])) {
+        if (ch_sys_adopt_fd(fds[1]))
+            return 0;
+        err = errno;
+        ch_fdmark_clear(fds[0]);
+        close(fds[0]);
+    } else {
+        err = errno;
+        close(fds[1]);
+    }
+    errno = err;
+    return -1;
 }
 
 static int real_socketpair(int domain, int type, int fds_out[2])
 {
-    int fds[2];
+    int fds[2], rc;
 
-    if (socketpair(domain, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
+    if (!ch_fork_hold())
         return -1;
-    if (!ch_sys_adopt_fd(fds[0])) {
-        int err = errno;
-
-        close(fds[1]);
-        errno = err;
-        return -1;
-    }
-    if (!ch_sys_adopt_fd(fds[1])) {
-        ch_sys_close(fds[0]);
-        return -1;
-    }
-    fds_out[0] = fds[0];
-    fds_out[1] = fds[1];
-    return 0;
+    rc = socketpair(domain, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds);
+    if (rc == 0)
+        rc = adopt_pair(fds);
+    ch_fork_release();
+    if (rc == 0)
+        memcpy(fds_out, fds, sizeof(fds));
+    return rc;
 }
 
 static int real_bind(int fd, const struct sockaddr *addr, socklen_t len)
@@ -169,7 +199,7 @@ static int real_listen(int fd, int backlog)
 
 static int real_accept(int fd, struct sockaddr *addr_out, socklen_t *len_io)
 {
-    return ours(RETRY(accept4(fd, addr_out, len_io, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+    return MAKE_OURS(RETRY(accept4(fd, addr_out, len_io, SOCK_CLOEXEC | SOCK_NONBLOCK)));
 }
 
 static int real_connect(int fd, const struct sockaddr *addr, socklen_t len)
@@ -203,9 +233,37 @@ static ssize_t real_sendmsg(int fd, const struct msghdr *msg)
     return RETRY(sendmsg(fd, msg, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
+/* What came along is ours from the first moment, in case of a fork. Who receives adopts each again,
+ * and so learns of those that cannot be kept. */
+static void mark_passed(struct msghdr *msg)
+{
+    for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(msg); cmsg != NULL; cmsg = CMSG_NXTHDR(msg, cmsg)) {
+        size_t nbytes = cmsg->cmsg_len - CMSG_LEN(0);
+
+        if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t at = 0; at + sizeof(int) <= nbytes; at += sizeof(int)) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(cmsg) + at, sizeof(fd));
+            (void)ch_fdmark_set(fd);
+        }
+    }
+}
+
 static ssize_t real_recvmsg(int fd, struct msghdr *msg_io)
 {
-    return RETRY(recvmsg(fd, msg_io, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
+    ssize_t n;
+
+    if (msg_io->msg_controllen == 0)
+        return RETRY(recvmsg(fd, msg_io, MSG_DONTWAIT));
+    if (!ch_fork_hold())
+        return -1;
+    n = RETRY(recvmsg(fd, msg_io, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
+    if (n >= 0)
+        mark_passed(msg_io);
+    ch_fork_release();
+    return n;
 }
 
 static int real_shutdown(int fd, int how)
@@ -236,12 +294,12 @@ static int real_lookup(const char *host, struct sockaddr_storage *addrs_out, int
 
 static int real_eventfd(unsigned initial)
 {
-    return ours(eventfd(initial, EFD_CLOEXEC | EFD_NONBLOCK));
+    return MAKE_OURS(eventfd(initial, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 static int real_epoll_create(void)
 {
-    return ours(epoll_create1(EPOLL_CLOEXEC));
+    return MAKE_OURS(epoll_create1(EPOLL_CLOEXEC));
 }
 
 static int real_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
@@ -299,7 +357,7 @@ static int real_membarrier(int command)
 
 static int real_pidfd_open(pid_t pid)
 {
-    return ours((int)syscall(SYS_pidfd_open, pid, 0));
+    return MAKE_OURS((int)syscall(SYS_pidfd_open, pid, 0));
 }
 
 /* The library's threads take no signal: they are the host program's, for its own threads. */
@@ -360,8 +418,11 @@ static void real_close(int fd)
 
     /* Only what is marked is ours to close. In a forked child nothing is: the number may by now
      * belong to somebody else. */
-    if (fd >= 0 && ch_fdmark_clear(fd))
-        close(fd);
+    if (fd >= 0 && ch_fork_hold()) { /* held: the handlers came with the first descriptor */
+        if (ch_fdmark_clear(fd))
+            close(fd);
+        ch_fork_release();
+    }
     errno = keep;
 }
 
@@ -382,10 +443,19 @@ void ch_sys_replace(const struct ch_sys_ops *ops)
     installed = ops != NULL ? ops : &ch_sys_real;
 }
 
+/* In a forked child our descriptors are closed, and their numbers may be the program's by now. */
+static bool refused_in_fork(void)
+{
+    if (CH_LIKELY(!ch_is_forked()))
+        return false;
+    errno = EOWNERDEAD;
+    return true;
+}
+
 #define CH_SYS(ret, fail, err, name, params, args)                                                 \
     ret ch_sys_##name params                                                                       \
     {                                                                                              \
-        if (ch_fault_hit(CH_FAULT_##name, err))                                                    \
+        if (ch_fault_hit(CH_FAULT_##name, err) || refused_in_fork())                               \
             return fail;                                                                           \
         return installed->name args;                                                               \
     }

@@ -11,7 +11,7 @@
 #include "base/arch.h"
 #include "base/error.h"
 #include "base/forked.h"
-#include "base/log.h"
+#include "base/mem.h"
 #include "base/params.h"
 #include "base/sys.h"
 
@@ -26,16 +26,67 @@ enum {
     YIELD_CROWDED_NS = 300 * CH_US,
     /* Reading the clock costs as much as several looks at a flag. */
     LOOKS_PER_CLOCK = 16,
-    /* How long to sleep when the order that makes sleeping safe could not be had. */
-    UNSAFE_SLEEP_NS = 1 * CH_MS,
+    /* How long to sleep when a ring might be missed, for want of a descriptor or of the order. */
+    NAP_NS = 1 * CH_MS,
 };
+
+/* --- seats -------------------------------------------------------------------------------------- */
+
+static bool seat_watch(int seat, int fd)
+{
+    struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+
+    return ch_sys_epoll_ctl(seat, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+/* -1, with errno set, if it cannot be had. */
+static int make_seat(const struct ch_waiter *waiter)
+{
+    int seat = ch_sys_epoll_create();
+
+    if (seat >= 0 && seat_watch(seat, waiter->bell.fd) && seat_watch(seat, waiter->epfd))
+        return seat;
+    ch_sys_close(seat);
+    return -1;
+}
+
+/* One more seat, with room to put it back later. */
+static int add_seat_locked(struct ch_waiter *waiter)
+{
+    int *more;
+    int seat;
+
+    ch_lock_assert_held(&waiter->lock);
+    more = ch_regrow(waiter->free_seats, waiter->nseats + 1, sizeof(*more));
+    if (more == NULL)
+        return -1;
+    waiter->free_seats = more;
+    seat = make_seat(waiter);
+    if (seat >= 0)
+        waiter->nseats++;
+    return seat;
+}
+
+static int take_seat_locked(struct ch_waiter *waiter)
+{
+    ch_lock_assert_held(&waiter->lock);
+    if (waiter->nfree > 0)
+        return waiter->free_seats[--waiter->nfree];
+    return add_seat_locked(waiter);
+}
+
+static void give_seat_locked(struct ch_waiter *waiter, int seat)
+{
+    ch_lock_assert_held(&waiter->lock);
+    if (seat >= 0)
+        waiter->free_seats[waiter->nfree++] = seat;
+}
 
 /* --- a waiter's life ---------------------------------------------------------------------------- */
 
 static choir_status open_bell(struct ch_waiter *waiter, struct ch_bell_word *word)
 {
-    struct epoll_event event = { .events = EPOLLIN, .data = { .ptr = NULL } };
-    int fd = ch_sys_eventfd(0);
+    int fd = ch_sys_eventfd(0), seat;
 
     if (fd < 0)
         return ch_fail_errno("waiter: make its eventfd");
@@ -44,8 +95,13 @@ static choir_status open_bell(struct ch_waiter *waiter, struct ch_bell_word *wor
     waiter->epfd = ch_sys_epoll_create();
     if (waiter->epfd < 0)
         return ch_fail_errno("waiter: make its epoll set");
-    if (ch_sys_epoll_ctl(waiter->epfd, EPOLL_CTL_ADD, fd, &event) != 0)
-        return ch_fail_errno("waiter: put its bell into its epoll set");
+    /* One thread can then always sleep; more of them want more seats. */
+    ch_lock(&waiter->lock);
+    seat = add_seat_locked(waiter);
+    give_seat_locked(waiter, seat);
+    ch_unlock(&waiter->lock);
+    if (seat < 0)
+        return ch_fail_errno("waiter: make a seat to sleep on");
     return CHOIR_OK;
 }
 
@@ -67,8 +123,14 @@ choir_status ch_waiter_init(struct ch_waiter *waiter, struct ch_bell_word *word)
 
 void ch_waiter_fini(struct ch_waiter *waiter)
 {
+    ch_assert(waiter->nasleep == 0);
+    for (size_t i = 0; i < waiter->nfree; i++)
+        ch_sys_close(waiter->free_seats[i]);
+    ch_free(waiter->free_seats);
     ch_sys_close(waiter->epfd);
     ch_sys_close(waiter->bell.fd);
+    waiter->free_seats = NULL;
+    waiter->nseats = waiter->nfree = 0;
     waiter->epfd = waiter->bell.fd = -1;
     ch_lock_fini(&waiter->lock);
 }
@@ -121,7 +183,8 @@ static choir_status how_it_stands(const struct ch_wait *wait)
 
 static choir_status timed_out(const struct ch_wait *wait, uint64_t began)
 {
-    return ch_fail(CHOIR_ERR_TIMEOUT, "waiting for %s: not there after %llu ms", wait->what,
+    return ch_fail(CHOIR_ERR_TIMEOUT,
+                   "waiting for %s: the deadline passed (the last %llu ms of it here)", wait->what,
                    (unsigned long long)((ch_now() - began) / CH_MS));
 }
 
@@ -149,49 +212,49 @@ static choir_status look_until(const struct ch_wait *wait, uint64_t end, bool yi
 }
 
 /* Publish that one more thread is about to sleep, and put that store in front of every look at a
- * flag that follows, for all posters. False if the order could not be had. */
-static bool announce_sleep(struct ch_waiter *waiter)
+ * flag that follows, for all posters. *seat_out is where to sleep, -1 if none can be had. False if
+ * the order could not be had. */
+static bool announce_sleep(struct ch_waiter *waiter, int *seat_out)
 {
     ch_lock(&waiter->lock);
+    *seat_out = take_seat_locked(waiter);
     waiter->nasleep++;
     /* Relaxed: ordered by what follows; see bell.h. */
     atomic_store_explicit(&waiter->bell.word->nasleep, waiter->nasleep, memory_order_relaxed);
     ch_unlock(&waiter->lock);
     if (!ch_bell_owner_orders()) {
-        __sync_synchronize(); /* the posters fence too: needs_fence is set */
+        CH_FULL_FENCE(); /* the posters fence too: needs_fence is set */
         return true;
     }
     return ch_sys_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
 }
 
-/* The last thread to get up empties the bell. As long as another one sleeps, or is about to, the
- * ring may be meant for it and must stay: it then gets up, and the last of us empties. */
-static void announce_awake(struct ch_waiter *waiter)
+static void announce_awake(struct ch_waiter *waiter, int seat)
 {
-    uint64_t rings;
-
     ch_lock(&waiter->lock);
     waiter->nasleep--;
     atomic_store_explicit(&waiter->bell.word->nasleep, waiter->nasleep, memory_order_relaxed);
-    if (waiter->nasleep == 0)
-        (void)!ch_sys_read(waiter->bell.fd, &rings, sizeof(rings)); /* nothing in it: also fine */
+    give_seat_locked(waiter, seat);
     ch_unlock(&waiter->lock);
 }
 
-/* Sleep until a ring, a descriptor of the epoll set, `fd` (-1 for none), the deadline or a signal.
- * CHOIR_IN_PROGRESS: slept, look again. */
-static choir_status sleep_on(const struct ch_wait *wait, int fd, short events, int64_t at_most_ns)
+/* Sleep until a ring, news in the set, `fd` (-1 for none), the time or a signal. CHOIR_IN_PROGRESS:
+ * slept, look again. What woke a seat is taken from it, or it would wake the next sleep too. */
+static choir_status sleep_on(const struct ch_wait *wait, int seat, int fd, short events,
+                             int64_t at_most_ns)
 {
-    struct epoll_event event;
+    struct epoll_event news[2]; /* bell and set */
     int n;
 
-    if (fd < 0) {
-        n = ch_sys_epoll_wait(wait->waiter->epfd, &event, 1, at_most_ns);
+    if (seat >= 0 && fd < 0) {
+        n = ch_sys_epoll_wait(seat, news, CH_ARRAY_LEN(news), at_most_ns);
     } else {
-        struct pollfd fds[2] = { { .fd = wait->waiter->epfd, .events = POLLIN },
-                                 { .fd = fd, .events = events } };
+        /* poll(2) passes over negative descriptors. */
+        struct pollfd fds[] = { { .fd = seat, .events = POLLIN }, { .fd = fd, .events = events } };
 
-        n = ch_sys_poll(fds, 2, at_most_ns);
+        n = ch_sys_poll(fds, CH_ARRAY_LEN(fds), at_most_ns);
+        if (n > 0 && fds[0].revents != 0)
+            n = ch_sys_epoll_wait(seat, news, CH_ARRAY_LEN(news), 0);
     }
     if (n < 0 && errno != EINTR)
         return ch_fail_errno("waiting for %s: sleep", wait->what);
@@ -200,16 +263,17 @@ static choir_status sleep_on(const struct ch_wait *wait, int fd, short events, i
 
 static choir_status sleep_once(const struct ch_wait *wait, int fd, short events)
 {
-    struct ch_waiter *waiter = wait->waiter;
     int64_t left = ch_deadline_left_ns(wait->until);
     choir_status rc;
+    int seat;
 
-    if (!announce_sleep(waiter) && (left < 0 || left > (int64_t)UNSAFE_SLEEP_NS))
-        left = UNSAFE_SLEEP_NS;
+    /* Without the order, or without a seat, a ring might be missed: then only a nap. */
+    if ((!announce_sleep(wait->waiter, &seat) || seat < 0) && (left < 0 || left > NAP_NS))
+        left = NAP_NS;
     rc = how_it_stands(wait); /* the look that Dekker's order is about */
     if (rc == CHOIR_IN_PROGRESS)
-        rc = sleep_on(wait, fd, events, left);
-    announce_awake(waiter);
+        rc = sleep_on(wait, seat, fd, events, left);
+    announce_awake(wait->waiter, seat);
     return rc;
 }
 

@@ -6,9 +6,11 @@
  * while, yields for a while, and then sleeps. Nothing else in the library blocks, except the event
  * loops of io.
  *
- * A waiter is what a rank sleeps on: its doorbell (bell.h) and an epoll set in which the doorbell
- * stands beside the rank's sockets and pidfds, so that memory and network are one sleep. Several
- * threads may wait on one waiter at once; whoever wakes looks at its own condition again.
+ * A waiter is what a rank sleeps on: its doorbell (bell.h), and an epoll set for the rank's sockets
+ * and pidfds, so that memory and network are one sleep. Several threads may wait on one waiter at
+ * once. Each sleeps on a seat, an epoll instance of its own that watches bell and set edge-triggered:
+ * a ring gets everybody up exactly once, nobody has to empty the bell, and a descriptor that is ready
+ * but nobody's concern wakes nobody twice.
  *
  *      ch_wait()   spin ---> yield ---> sleep --+      leaves from any phase, at once, when
  *                                ^              |      the condition holds            CHOIR_OK
@@ -31,13 +33,15 @@
 #include "base/lock.h"
 
 struct ch_waiter {
-    struct ch_bell bell;          /* our own, for posts from inside this process */
-    int epfd;                     /* the bell is in it; others may add descriptors */
-    struct ch_lock lock;          /* also held while the bell is emptied */
-    uint32_t nasleep;             /* under lock: threads asleep or about to be */
+    struct ch_bell bell; /* our own, for posts from inside this process */
+    int epfd;            /* the set: others add and remove descriptors as they like */
+    struct ch_lock lock; /* guards the next four */
+    uint32_t nasleep;    /* threads asleep or about to be */
+    int *free_seats;     /* the first nfree are free; room for nseats */
+    size_t nseats, nfree;
     _Atomic uint32_t interrupted; /* set by anybody, a signal handler too; cleared by the owner */
     _Atomic uint32_t spin_ns;     /* adapts between the limits below; written by waiting threads */
-    uint32_t spin_min_ns, spin_max_ns, yield_ns;
+    uint32_t spin_min_ns, spin_max_ns, yield_ns; /* by ch_waiter_set_crowd() */
 };
 
 /* `word` is in memory that the posters see, zeroed, and stays the caller's. Half-built waiters are
@@ -46,7 +50,8 @@ choir_status ch_waiter_init(struct ch_waiter *waiter, struct ch_bell_word *word)
 void ch_waiter_fini(struct ch_waiter *waiter);
 
 /* Tell how many ranks share this host's processors: spinning while ranks outnumber processors costs
- * whole time slices. One is assumed until told. */
+ * whole time slices. One is assumed until told.
+ * Threads: while nobody waits. */
 void ch_waiter_set_crowd(struct ch_waiter *waiter, int ranks_on_host);
 
 /* Make every wait on this waiter return CHOIR_ERR_INTERRUPTED until cleared. Async-signal-safe. */
@@ -58,7 +63,7 @@ struct ch_wait {
 
     /* True when there is nothing left to wait for. Called often, from the waiting thread; may move
      * things along (poll sockets, run steps), must not block. What makes it true must either come
-     * with a post to the waiter's bell or make a descriptor of its epoll set ready. */
+     * with a post to the waiter's bell or be news on a descriptor of its set. */
     bool (*ready)(void *arg);
     void *arg;
 

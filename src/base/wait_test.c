@@ -75,6 +75,8 @@ CHOIR_TEST(a_post_wakes_a_sleeper)
 
 CHOIR_TEST(deadlines_are_exact)
 {
+    uint64_t late = UINT64_MAX;
+
     CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
     for (unsigned ms = 0; ms <= 40; ms += 5) {
         uint64_t began = ch_now();
@@ -84,8 +86,11 @@ CHOIR_TEST(deadlines_are_exact)
         CHOIR_ROW("%u.123456 ms", ms);
         CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_TIMEOUT);
         CHOIR_CHECK_LE(until, ch_now());
-        CHOIR_CHECK_HAS(choir_last_error(), "waiting for the flag: not there after");
+        late = ch_now() - until < late ? ch_now() - until : late;
+        CHOIR_CHECK_HAS(choir_last_error(), "waiting for the flag: the deadline passed");
     }
+    /* The best of them: a machine in use may be late now and then, not always. */
+    CHOIR_CHECK_LT(late, 5 * (uint64_t)CH_MS);
     ch_waiter_fini(&waiter);
 }
 
@@ -163,9 +168,9 @@ CHOIR_TEST(a_signal_handler_may_interrupt)
 
 /* --- several threads asleep on one bell --------------------------------------------------------- */
 
-enum { SLEEPERS = 3, ROUNDS = 300 };
+enum { SLEEPERS = 3, ROUNDS = 300, MAX_SLEEPERS = 8 };
 
-static _Atomic uint64_t own_flag[SLEEPERS], own_answer[SLEEPERS];
+static _Atomic uint64_t own_flag[MAX_SLEEPERS], own_answer[MAX_SLEEPERS];
 static struct ch_bell_word poster_word;
 static struct ch_waiter poster;
 
@@ -209,6 +214,110 @@ CHOIR_TEST(several_sleepers_lose_no_wake_up)
     ch_waiter_fini(&poster);
 }
 
+static void *write_when_asleep(void *arg)
+{
+    until_somebody_sleeps(1);
+    CHOIR_CHECK_EQ(write(*(const int *)arg, "x", 1), 1);
+    return NULL;
+}
+
+/* --- what others' rings and descriptors cost ----------------------------------------------------- */
+
+enum { IDLERS = 8 };
+
+static void *wait_for_own_flag(void *arg)
+{
+    struct ch_wait wait = for_flag(CH_NEVER);
+
+    CHOIR_CHECK_OK(ch_wait_flag(&wait, &own_flag[(intptr_t)arg], 1));
+    return NULL;
+}
+
+static uint64_t process_cpu_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * CH_S + (uint64_t)ts.tv_nsec;
+}
+
+static void nap_ms(long ms)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = ms * (long)CH_MS }, NULL);
+}
+
+/* A ring gets everybody up once. They must not wake each other over and over. */
+CHOIR_TEST(a_ring_for_one_lets_the_others_sleep_on)
+{
+    pthread_t threads[IDLERS];
+    uint64_t before;
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    for (int i = 0; i < IDLERS; i++)
+        pthread_create(&threads[i], NULL, wait_for_own_flag, (void *)(intptr_t)i);
+    until_somebody_sleeps(IDLERS);
+    before = process_cpu_ns();
+    ch_post(&waiter.bell, &own_flag[0], 1);
+    pthread_join(threads[0], NULL);
+    nap_ms(500); /* not to wait for a state: to see that nothing happens */
+    CHOIR_CHECK_LE(process_cpu_ns() - before, 20 * (uint64_t)CH_MS * choir_test_slowness());
+    for (int i = 1; i < IDLERS; i++) {
+        ch_post(&waiter.bell, &own_flag[i], 1);
+        pthread_join(threads[i], NULL);
+    }
+    ch_waiter_fini(&waiter);
+}
+
+/* A byte that nobody reads, in the waiter's set. */
+CHOIR_TEST(a_ready_descriptor_of_no_concern_lets_us_sleep)
+{
+    struct ch_wait wait = for_flag(ch_deadline_ms(500));
+    struct epoll_event event = { .events = EPOLLIN };
+    uint64_t before;
+    int fds[2];
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    CHOIR_CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    CHOIR_CHECK_EQ(ch_sys_epoll_ctl(waiter.epfd, EPOLL_CTL_ADD, fds[0], &event), 0);
+    CHOIR_CHECK_EQ(write(fds[1], "x", 1), 1);
+    before = thread_cpu_ns();
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_TIMEOUT);
+    CHOIR_CHECK_LE(thread_cpu_ns() - before, 5 * (uint64_t)CH_MS * choir_test_slowness());
+    close(fds[0]);
+    close(fds[1]);
+    ch_waiter_fini(&waiter);
+}
+
+static bool take_byte(void *arg)
+{
+    char byte;
+
+    return recv(*(const int *)arg, &byte, 1, MSG_DONTWAIT) == 1;
+}
+
+/* News on a descriptor of the set wakes a sleeper, every time. */
+CHOIR_TEST(news_in_the_set_wakes_a_sleeper)
+{
+    struct epoll_event event = { .events = EPOLLIN };
+    struct ch_wait wait = for_flag(CH_NEVER);
+    pthread_t thread;
+    int fds[2];
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    CHOIR_CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    CHOIR_CHECK_EQ(ch_sys_epoll_ctl(waiter.epfd, EPOLL_CTL_ADD, fds[0], &event), 0);
+    wait.ready = take_byte;
+    wait.arg = &fds[0];
+    for (int i = 0; i < 100; i++) {
+        CHOIR_CHECK_EQ(pthread_create(&thread, NULL, write_when_asleep, &fds[1]), 0);
+        CHOIR_CHECK_OK(ch_wait(&wait));
+        pthread_join(thread, NULL);
+    }
+    close(fds[0]);
+    close(fds[1]);
+    ch_waiter_fini(&waiter);
+}
+
 /* --- data behind a flag: what ThreadSanitizer is here for --------------------------------------- */
 
 static struct {
@@ -238,13 +347,6 @@ CHOIR_TEST(what_was_written_before_a_post_is_seen_after_the_wait)
 }
 
 /* --- descriptors -------------------------------------------------------------------------------- */
-
-static void *write_when_asleep(void *arg)
-{
-    until_somebody_sleeps(1);
-    CHOIR_CHECK_EQ(write(*(const int *)arg, "x", 1), 1);
-    return NULL;
-}
 
 CHOIR_TEST(a_descriptor_is_waited_for_in_the_same_sleep)
 {

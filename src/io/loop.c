@@ -229,8 +229,10 @@ static choir_status turn(struct ch_loop *loop, ch_deadline until, int *did_out)
 {
     ch_deadline next = ch_timers_next(&loop->timers);
     int64_t left = ch_deadline_left_ns(next < until ? next : until);
-    int n = ch_sys_epoll_wait(loop->epfd, loop->batch, BATCH, left);
-    int did = 0;
+    int n, did = 0;
+
+    ch_assert(loop->nbatch == 0); /* a callback must not run its own loop */
+    n = ch_sys_epoll_wait(loop->epfd, loop->batch, BATCH, left);
 
     if (n < 0 && errno != EINTR)
         return ch_fail_errno("event loop: wait");

@@ -18,6 +18,8 @@
  *       client_destroy(client);      // so is freeing it right away
  *   }
  *
+ * A callback must not run its own loop.
+ *
  * Order within one turn: descriptors, then posted tasks in the order posted, then timers.
  */
 #ifndef CH_LOOP_H

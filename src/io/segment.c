@@ -84,13 +84,6 @@ static choir_status map_locked(struct ch_seg *seg) CH_REQUIRES(the_segments.lock
     ch_lock_assert_held(&the_segments.lock);
     if (base == NULL)
         return ch_fail_errno("segment: map %zu bytes", seg->nbytes);
-    if (ch_sys_madvise(base, seg->nbytes, MADV_DONTFORK) != 0) {
-        choir_status rc = ch_fail_errno("segment: keep %zu bytes from forked children",
-                                        seg->nbytes);
-
-        ch_sys_unmap(base, seg->nbytes);
-        return rc;
-    }
     seg->base = base;
     seg->refs = 1;
     ch_list_push_back(&the_segments.mapped, &seg->link);

@@ -33,8 +33,11 @@ choir_status ch_seg_attach(int fd, size_t nbytes, struct ch_seg **seg_out);
 void ch_seg_detach(struct ch_seg *seg);
 
 void *ch_seg_base(const struct ch_seg *seg);
-size_t ch_seg_nbytes(
-    const struct ch_seg *seg);           /* of the whole segment, at least what was promised */
-int ch_seg_fd(const struct ch_seg *seg); /* to pass on; stays the segment's */
+
+/* Of the whole segment, at least what was promised. */
+size_t ch_seg_nbytes(const struct ch_seg *seg);
+
+/* To pass on; stays the segment's. */
+int ch_seg_fd(const struct ch_seg *seg);
 
 #endif

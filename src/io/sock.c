@@ -242,16 +242,9 @@ static ch_deadline share_of(ch_deadline until, int naddrs)
 /* Whether the next address may fare better. */
 static bool is_worth_another(choir_status rc, const struct ch_patience *patience)
 {
-    switch (rc) {
-    case CHOIR_ERR_INTERRUPTED:
-    case CHOIR_ERR_REMOTE:
-    case CHOIR_ERR_FORKED:
+    if (rc == CHOIR_ERR_INTERRUPTED || rc == CHOIR_ERR_REMOTE || rc == CHOIR_ERR_FORKED)
         return false;
-    case CHOIR_ERR_TIMEOUT:
-        return !ch_deadline_passed(patience->until);
-    default:
-        return true;
-    }
+    return rc != CHOIR_ERR_TIMEOUT || !ch_deadline_passed(patience->until);
 }
 
 choir_status ch_sock_connect(const char *text, const struct ch_patience *patience, int *fd_out)
@@ -270,8 +263,10 @@ choir_status ch_sock_connect(const char *text, const struct ch_patience *patienc
         rc = ch_sock_connect_addr(&list.addrs[i], &share, fd_out);
         if (rc == CHOIR_OK)
             return CHOIR_OK;
-        if (!is_worth_another(rc, patience))
-            break;
+        if (!is_worth_another(rc, patience)) {
+            ch_error_prefix("%s, address %d of %d: ", text, i + 1, list.count);
+            return rc;
+        }
     }
     if (list.count > 1)
         ch_error_prefix("%s has %d addresses, none worked, the last: ", text, list.count);

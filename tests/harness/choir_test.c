@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/sys.h"
@@ -211,6 +212,7 @@ void choir_test_all_faults(choir_status (*scenario)(void *arg), void *arg)
         choir_status status;
         bool fired;
 
+        ch_error_load(&(choir_error){ .culprit = CHOIR_NO_RANK }); /* no text left from before */
         ch_fault_arm(CH_FAULT_ANY, k, 0);
         status = scenario(arg);
         fired = ch_fault_disarm();

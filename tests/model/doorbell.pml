@@ -13,23 +13,24 @@
  *   MEMBARRIER  the sleeper empties everybody's buffer (what we do where the kernel lets us)
  *   FENCE       each side empties its own (what we do elsewhere)
  *   POSTER, SLEEPER, NONE   only one side, or nobody: must fail, or the model shows nothing
- * DRAIN is who empties the bell after waking up:
- *   LAST        whoever leaves nobody asleep behind (what we do)
- *   ALWAYS      everybody: with two sleepers one can swallow the other's ring, must fail
+ * BELL is what a ring does:
+ *   EDGE        every sleeper has its own notice of it (a seat, edge-triggered: what we do)
+ *   COUNTER     one counter, emptied by whoever wakes up: with two sleepers one can swallow the
+ *               other's ring, must fail
  */
 #define NONE       0
 #define POSTER     1
 #define SLEEPER    2
 #define FENCE      3
 #define MEMBARRIER 4
-#define LAST       0
-#define ALWAYS     1
+#define EDGE       0
+#define COUNTER    1
 
 #ifndef ORDER
 #define ORDER MEMBARRIER
 #endif
-#ifndef DRAIN
-#define DRAIN LAST
+#ifndef BELL
+#define BELL EDGE
 #endif
 #ifndef SLEEPERS
 #define SLEEPERS 1
@@ -43,7 +44,14 @@ byte flag[POSTERS];          /* in memory */
 byte flag_buffer[POSTERS];   /* as its poster sees it */
 byte nasleep;                /* in memory; its writers hold a lock, and so do not buffer apart */
 byte nasleep_buffer;
-byte bell;                   /* the eventfd: rings not yet taken */
+bool rung[2];                /* per sleeper: a ring it has not taken notice of */
+
+/* A sleeper's notice of rings; with COUNTER all share one. */
+#if BELL == EDGE
+#define SEAT(me) me
+#else
+#define SEAT(me) 0
+#endif
 
 #define EMPTY_POSTER(i) flag[i] = flag_buffer[i]
 #define EMPTY_SLEEPERS  nasleep = nasleep_buffer
@@ -60,7 +68,7 @@ proctype Poster(byte me)
         EMPTY_POSTER(me);
 #endif
         if                                            /* ch_bell_after_store(): the load */
-        :: nasleep != 0 -> atomic { EMPTY_POSTER(me); bell++ }   /* ch_bell_ring() */
+        :: nasleep != 0 -> atomic { EMPTY_POSTER(me); rung[0] = true; rung[1] = true }   /* ch_bell_ring() */
         :: nasleep == 0 -> skip
         fi
     :: else -> break
@@ -95,15 +103,9 @@ proctype Sleeper(byte me)
             :: READY(me, target) -> skip
             :: !READY(me, target) ->
                 EMPTY_SLEEPERS;                       /* into the kernel */
-                bell > 0                              /* asleep until rung */
+                atomic { rung[SEAT(me)] -> rung[SEAT(me)] = false }    /* asleep until rung */
             fi;
-            atomic {                                  /* announce_awake(), under the lock */
-                nasleep_buffer--;
-                if
-                :: DRAIN == ALWAYS || nasleep_buffer == 0 -> EMPTY_SLEEPERS; bell = 0
-                :: else -> skip
-                fi
-            }
+            nasleep_buffer--                          /* announce_awake(), under the lock */
         fi
     od
 }

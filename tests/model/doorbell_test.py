@@ -18,7 +18,7 @@ ROWS = [
     ("-DORDER=NONE", False, "no order at all loses a wake-up"),
     ("-DORDER=POSTER", False, "a fence on the poster's side alone is not enough"),
     ("-DORDER=SLEEPER", False, "a fence on the sleeper's side alone is not enough"),
-    ("-DORDER=FENCE -DSLEEPERS=2 -DDRAIN=ALWAYS", False, "one sleeper swallows the other's ring"),
+    ("-DORDER=FENCE -DSLEEPERS=2 -DPOSTS=2 -DBELL=COUNTER", False, "one sleeper swallows the other's ring"),
 ]
 
 

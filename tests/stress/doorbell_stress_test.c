@@ -9,12 +9,14 @@
  */
 #include "choir_test.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/arch.h"
+#include "base/fault.h"
 #include "base/sys.h"
 #include "base/wait.h"
 
@@ -143,9 +145,11 @@ static void play_side(void *arg)
     struct player *p = arg;
     int other_fd;
 
-    CHOIR_CHECK_OK(ch_waiter_init(&p->waiter, &p->shared->word[p->me]));
     if (p->fences)
-        p->shared->word[p->me].needs_fence = 1;
+        ch_fault_arm(CH_FAULT_membarrier, 1, ENOSYS); /* as on a kernel that has none */
+    CHOIR_CHECK_OK(ch_waiter_init(&p->waiter, &p->shared->word[p->me]));
+    CHOIR_CHECK_EQ(ch_fault_disarm(), p->fences);
+    CHOIR_CHECK_EQ(p->waiter.bell.fence, p->fences || !ch_bell_owner_orders());
     send_fd(p->socket, p->waiter.bell.fd);
     other_fd = receive_fd(p->socket); /* after it the other's word is complete */
     ch_bell_attach(&p->other, &p->shared->word[!p->me], other_fd);
