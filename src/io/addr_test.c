@@ -153,6 +153,8 @@ static void use_fake_server(void)
     ch_sys_replace(&ops);
 }
 
+enum { RIG_FDS = 3 }; /* of the rig's waiter: bell, set and a seat */
+
 /* The looking thread ends on its own time. */
 static bool nothing_is_left(void *arg)
 {
@@ -182,7 +184,7 @@ CHOIR_TEST(a_name_has_all_its_addresses)
     CHOIR_CHECK_STR(ch_addr_text(&list.addrs[1], text), "10.0.0.2:4711");
     CHOIR_CHECK_OK(ch_addr_lookup("many.test:1", &patience, &list));
     CHOIR_CHECK_EQ(list.count, CH_ADDR_LIST_MAX);
-    wait_for_threads(2);
+    wait_for_threads(RIG_FDS);
     rig_fini(&rig);
 }
 
@@ -227,7 +229,7 @@ CHOIR_TEST(a_name_without_address_is_an_error)
     CHOIR_CHECK_HAS(choir_last_error(), "nobody.test");
     CHOIR_CHECK_STATUS(ch_addr_lookup("unix.test:1", &patience, &list), CHOIR_ERR_NETWORK);
     CHOIR_CHECK_EQ(list.count, -7);
-    wait_for_threads(2);
+    wait_for_threads(RIG_FDS);
     rig_fini(&rig);
 }
 
@@ -293,6 +295,6 @@ CHOIR_TEST(the_system_is_asked_too)
     CHOIR_CHECK_OK(ch_addr_lookup("[fe80::1%lo]:5", &patience, &list));
     CHOIR_CHECK_LE(1, list.count);
     CHOIR_CHECK_EQ(ch_addr_port(&list.addrs[0]), 5);
-    wait_for_threads(2);
+    wait_for_threads(RIG_FDS);
     rig_fini(&rig);
 }
