@@ -431,7 +431,7 @@ static void wait_in_child(void *arg)
 
     (void)arg;
     CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_FORKED);
-    CHOIR_CHECK_STATUS(ch_waiter_init(&waiter, &word), CHOIR_ERR_FORKED);
+    CHOIR_CHECK_STATUS(ch_waiter_init(&poster, &poster_word), CHOIR_ERR_FORKED);
 }
 
 CHOIR_TEST(a_forked_child_does_not_wait)
