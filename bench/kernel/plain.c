@@ -7,10 +7,11 @@
 #include <stdint.h>
 
 #define PLAIN_SUM(element)                                                                         \
-    static void sum_##element(void *dst, const void *a, const void *b, size_t count)               \
+    static void sum_##element(void *restrict dst, const void *restrict a, const void *restrict b,  \
+                              size_t count)                                                        \
     {                                                                                              \
-        element *restrict to = dst;                                                                \
-        const element *restrict x = a, *restrict y = b;                                            \
+        element *to = dst;                                                                         \
+        const element *x = a, *y = b;                                                              \
                                                                                                    \
         for (size_t i = 0; i < count; i++)                                                         \
             to[i] = (element)(x[i] + y[i]);                                                        \

@@ -24,6 +24,11 @@ INLINE vec f16_from_f32(const vec *part)
     return (vec)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
+INLINE vec load_shifted_up(const void *p)
+{
+    return load(p, 0) << 16;
+}
+
 INLINE vec merge_halves(vec low, vec high)
 {
     return (low & 0xffff) | (high & 0xffff0000U);

@@ -20,6 +20,11 @@ INLINE vec f16_from_f32(const vec *part)
                              vcvt_f16_f32((float32x4_t)part[1]));
 }
 
+INLINE vec load_shifted_up(const void *p)
+{
+    return load(p, 0) << 16;
+}
+
 INLINE vec merge_halves(vec low, vec high)
 {
     return (low & 0xffff) | (high & 0xffff0000U);

@@ -65,6 +65,9 @@ typedef vu32 vec_anywhere __attribute__((aligned(1), may_alias));
 INLINE void f16_to_f32(const void *p, vec *part);
 INLINE vec f16_from_f32(const vec *part);
 
+/* The vector at `p`, the lower halves of its lanes moved up and zeros behind them. */
+INLINE vec load_shifted_up(const void *p);
+
 /* The lower halves of the lanes of one, the upper halves of the lanes of the other. */
 INLINE vec merge_halves(vec low, vec high);
 
@@ -329,7 +332,7 @@ INLINE void decode(choir_type type, const void *p, vec *part)
         f16_to_f32(p, part);
         break;
     case CHOIR_BF16:
-        part[0] = v << 16;
+        part[0] = load_shifted_up(p);
         part[1] = v & 0xffff0000U;
         break;
     case CHOIR_F8E4M3:
@@ -880,48 +883,63 @@ INLINE void two_step(choir_type type, choir_redop op, const struct ch_reduction 
     }
 }
 
-/*
- * The commonest call, with as few branches as can be: what walk() does, but the last one is a whole
- * block. Here too everything that will be stored over a neighbour is computed before.
- */
-INLINE void reduce_two(choir_type type, choir_redop op, const struct ch_reduction *r, void *dst,
-                       const void *src0, const void *src1, size_t nbytes, size_t element_size)
+/* `n` vectors at the start and `n` at the end, which may overlap: those at the end are computed before
+ * any is stored, since the destination may be a source. */
+INLINE void two_ends(choir_type type, choir_redop op, const struct ch_reduction *r, void *dst,
+                     const char *src0, const char *src1, size_t nbytes, int n)
 {
-    const int n = UNROLL / parts_of(type), half = n / 2;
-    const size_t block = n * VECTOR_BYTES;
-    const struct ch_reduction copied = *r; /* which no store can change */
-    vec first[UNROLL], last[UNROLL];
-    size_t at = 0;
+    size_t end = nbytes - n * VECTOR_BYTES;
+    vec last[UNROLL];
 
-    if (nbytes <= 2 * VECTOR_BYTES) {
-        two_at(type, op, &copied, src0, src1, 0, 1, first);
-        two_at(type, op, &copied, src0, src1, nbytes - VECTOR_BYTES, 1, last);
-        store_at(dst, 0, 1, first);
-        store_at(dst, nbytes - VECTOR_BYTES, 1, last);
-        return;
-    }
-    if (nbytes <= block) {
-        two_at(type, op, &copied, src0, src1, 0, half, first);
-        two_at(type, op, &copied, src0, src1, nbytes - half * VECTOR_BYTES, half, last);
-        store_at(dst, 0, half, first);
-        store_at(dst, nbytes - half * VECTOR_BYTES, half, last);
-        return;
-    }
-    if (nbytes >= ALIGN_BYTES && to_alignment(dst) % element_size == 0)
-        at = to_alignment(dst);
-    two_at(type, op, &copied, src0, src1, 0, 1, first);
-    two_at(type, op, &copied, src0, src1, nbytes - block, n, last);
+    two_at(type, op, r, src0, src1, end, n, last);
+    two_step(type, op, r, dst, src0, src1, 0, n);
+    store_at(dst, end, n, last);
+}
+
+/* More than a block of `n` vectors: what walk() does, but the last one is a whole block. */
+INLINE void two_blocks(choir_type type, choir_redop op, const struct ch_reduction *r, void *dst,
+                       const char *src0, const char *src1, size_t nbytes, int n, size_t skip)
+{
+    const size_t block = n * VECTOR_BYTES;
+    vec first = { 0 }, last[UNROLL];
+    size_t at = skip;
+
+    if (skip != 0)
+        two_at(type, op, r, src0, src1, 0, 1, &first);
+    two_at(type, op, r, src0, src1, nbytes - block, n, last);
     if (PREFETCH_BYTES > 0 && nbytes >= PREFETCH_FROM) {
         for (; at + block + PREFETCH_BYTES < nbytes; at += block) {
             for (size_t line = 0; line < block; line += 64)
                 __builtin_prefetch((char *)dst + at + PREFETCH_BYTES + line, 1);
-            two_step(type, op, &copied, dst, src0, src1, at, n);
+            two_step(type, op, r, dst, src0, src1, at, n);
         }
     }
     for (; at + block < nbytes; at += block)
-        two_step(type, op, &copied, dst, src0, src1, at, n);
-    store_at(dst, 0, 1, first);
+        two_step(type, op, r, dst, src0, src1, at, n);
+    if (skip != 0)
+        store(dst, 0, first);
     store_at(dst, nbytes - block, n, last);
+}
+
+/* The commonest call, with as few branches as can be. */
+INLINE void reduce_two(choir_type type, choir_redop op, const struct ch_reduction *r, void *dst,
+                       const void *src0, const void *src1, size_t nbytes, size_t element_size)
+{
+    const int n = UNROLL / parts_of(type);
+    const struct ch_reduction copied = *r; /* which no store can change */
+    size_t skip = 0;
+
+    if (nbytes <= 2 * VECTOR_BYTES) {
+        two_ends(type, op, &copied, dst, src0, src1, nbytes, 1);
+    } else if (nbytes <= (size_t)n * VECTOR_BYTES) {
+        two_ends(type, op, &copied, dst, src0, src1, nbytes, n / 2);
+    } else if (nbytes <= (size_t)2 * n * VECTOR_BYTES) {
+        two_ends(type, op, &copied, dst, src0, src1, nbytes, n);
+    } else {
+        if (nbytes >= ALIGN_BYTES && to_alignment(dst) % element_size == 0)
+            skip = to_alignment(dst);
+        two_blocks(type, op, &copied, dst, src0, src1, nbytes, n, skip);
+    }
 }
 
 /* A fast lane for it. */
@@ -931,11 +949,12 @@ INLINE void reduce_two(choir_type type, choir_redop op, const struct ch_reductio
     {                                                                                              \
         size_t nbytes = count * SIZE_##TYPE;                                                       \
                                                                                                    \
-        if (nsrcs == 2 && ndsts == 1 && nbytes >= VECTOR_BYTES)                                    \
+        if (CH_UNLIKELY(nsrcs != 2) || CH_UNLIKELY(ndsts != 1) ||                                  \
+            CH_UNLIKELY(nbytes < VECTOR_BYTES))                                                    \
+            reduce_any(r, dsts, ndsts, srcs, nsrcs, count);                                        \
+        else                                                                                       \
             reduce_two(CHOIR_##TYPE, CHOIR_##OP, r, dsts[0], srcs[0], srcs[1], nbytes,             \
                        SIZE_##TYPE);                                                               \
-        else                                                                                       \
-            reduce_any(r, dsts, ndsts, srcs, nsrcs, count);                                        \
     }
 
 FAST(U8, SUM)
