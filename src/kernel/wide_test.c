@@ -1,7 +1,7 @@
 /*
  * wide_test.c - the template with vectors of 64 bytes, on CPUs that have only 32.
  *
- * What reduce_avx512.c is made of, apart from its four hooks, can so be run on any x86 machine of
+ * What reduce_avx512.c is made of, apart from its hooks, can so be run on any x86 machine of
  * ours: compilers split vectors that are too wide for the target.
  */
 #include <immintrin.h>
