@@ -46,8 +46,10 @@ static const struct param {
 
 static const char *type_words(const char *type)
 {
-    if (strcmp(type, "INT") == 0)
-        return "a whole number";
+    if (strcmp(type, "COUNT") == 0)
+        return "a whole number from 0";
+    if (strcmp(type, "AUTO") == 0)
+        return "a whole number from 0, or -1 to leave it to the library";
     if (strcmp(type, "SIZE") == 0)
         return "bytes, with an optional suffix K, M, G or T";
     if (strcmp(type, "BOOL") == 0)

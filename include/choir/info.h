@@ -27,9 +27,9 @@ CHOIR_API int choir_processors(void);
 
 /* One knob: an environment variable the library reads. Strings are the library's, for good. */
 typedef struct choir_param {
-    const char *name;     /* "CHOIR_LOG" */
-    const char *type;     /* "int", "size", "bool", "choice" or "string" */
-    const char *unit;     /* the unit, or the choices between bars */
+    const char *name; /* "CHOIR_LOG" */
+    const char *type; /* "count" (from 0), "auto" (-1 too), "size", "bool", "choice", "string" */
+    const char *unit; /* the unit, or the choices between bars */
     const char *fallback; /* the default, as text */
     const char *help;     /* one line */
     const char *value;    /* what the environment says now, NULL when it says nothing */

@@ -11,8 +11,10 @@
 static const char *type_name(enum ch_param_type type)
 {
     switch (type) {
-    case CH_PARAM_INT:
-        return "int";
+    case CH_PARAM_COUNT:
+        return "count";
+    case CH_PARAM_AUTO:
+        return "auto";
     case CH_PARAM_SIZE:
         return "size";
     case CH_PARAM_BOOL:

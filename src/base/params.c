@@ -58,6 +58,16 @@ bool ch_parse_size(const char *text, size_t *out)
     return true;
 }
 
+static bool parse_int_from(int64_t least, const char *text, int64_t *out)
+{
+    int64_t value;
+
+    if (!ch_parse_int(text, &value) || value < least)
+        return false;
+    *out = value;
+    return true;
+}
+
 static bool parse_bool(const char *text, bool *out)
 {
     static const char *const words[] = { "0", "1", "no", "yes", "off", "on", "false", "true" };
@@ -90,8 +100,10 @@ static bool parse_into(const struct ch_param_info *info, const char *text, struc
     void *field = (char *)out + info->offset;
 
     switch (info->type) {
-    case CH_PARAM_INT:
-        return ch_parse_int(text, field);
+    case CH_PARAM_COUNT:
+        return parse_int_from(0, text, field);
+    case CH_PARAM_AUTO:
+        return parse_int_from(-1, text, field);
     case CH_PARAM_SIZE:
         return ch_parse_size(text, field);
     case CH_PARAM_BOOL:

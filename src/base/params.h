@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef int64_t ch_param_INT;
+typedef int64_t ch_param_COUNT;
+typedef int64_t ch_param_AUTO;
 typedef size_t ch_param_SIZE;
 typedef bool ch_param_BOOL;
 typedef const char *ch_param_CHOICE;
@@ -20,7 +21,14 @@ struct ch_params {
 #undef CH_PARAM
 };
 
-enum ch_param_type { CH_PARAM_INT, CH_PARAM_SIZE, CH_PARAM_BOOL, CH_PARAM_CHOICE, CH_PARAM_STRING };
+enum ch_param_type {
+    CH_PARAM_COUNT,
+    CH_PARAM_AUTO,
+    CH_PARAM_SIZE,
+    CH_PARAM_BOOL,
+    CH_PARAM_CHOICE,
+    CH_PARAM_STRING
+};
 
 struct ch_param_info {
     const char *variable, *def, *unit, *help;

@@ -109,6 +109,9 @@ static const struct {
     { "CHOIR_SPIN_US=50", "", "right" },
     { "CHOIR_SPIN_US=soon", "CHOIR_SPIN_US: \"soon\" does not fit (microseconds); using -1",
       "not a number" },
+    { "CHOIR_SPIN_US=-1", "", "the library's choice" },
+    { "CHOIR_SPIN_US=-7", "does not fit", "less than nothing" },
+    { "CHOIR_PROCESSORS=-1", "does not fit", "a count has no -1" },
     { "CHOIR_KERNEL=scalar", "", "a choice" },
     { "CHOIR_KERNEL=sca", "does not fit (auto|scalar|", "half a choice" },
     { "CHOIR_KERNEL=auto|scalar", "does not fit", "two choices" },
@@ -186,7 +189,7 @@ CHOIR_TEST(every_knob_can_be_listed)
         CHOIR_CHECK(strncmp(p.name, "CHOIR_", 6) == 0);
         CHOIR_CHECK(p.help[0] != '\0' && strchr(p.help, '\n') == NULL);
         CHOIR_CHECK(p.unit[0] != '\0' && p.fallback != NULL);
-        CHOIR_CHECK_HAS("int size bool choice string", p.type);
+        CHOIR_CHECK_HAS("count auto size bool choice string", p.type);
         if (strcmp(p.name, "CHOIR_CLOCK") == 0)
             CHOIR_CHECK_STR(p.value, "vdso");
         if (strcmp(p.name, "CHOIR_KERNEL") == 0)

@@ -1,9 +1,9 @@
 /*
  * service.c - the service thread: started with the first reference, ended with the last.
  *
- *   none --[ch_service_get: first]--> running --[ch_service_put: last]--> ending --> none
+ *   none --[ch_service_ref: first]--> running --[ch_service_unref: last]--> ending --> none
  *
- * A service that is ending is no longer the process's: a get() meanwhile starts another, so that
+ * A service that is ending is no longer the process's: a ref meanwhile starts another, so that
  * nobody waits for the old one with the lock held.
  */
 #include "io/service.h"
@@ -76,7 +76,7 @@ static choir_status start(struct ch_service **service_out)
     return CHOIR_OK;
 }
 
-choir_status ch_service_get(struct ch_service **service_out)
+choir_status ch_service_ref(struct ch_service **service_out)
 {
     choir_status rc = ch_forked();
 
@@ -93,7 +93,7 @@ choir_status ch_service_get(struct ch_service **service_out)
     return rc;
 }
 
-void ch_service_put(struct ch_service *service)
+void ch_service_unref(struct ch_service *service)
 {
     bool last;
 

@@ -2,12 +2,12 @@
  * service.h - the one thread of the library: for what must go on while the user computes.
  *
  * Asynchronous work, heartbeats, pidfds, stall reports, served requests. It starts with the first
- * ch_service_get() of the process, ends with the last ch_service_put(), and sleeps without a wake-up
+ * ch_service_ref() of the process, ends with the last ch_service_unref(), and sleeps without a wake-up
  * while nothing happens. It is an event loop (loop.h) named "choir-service".
  *
  * Nothing it runs may block: everybody else in the process waits behind it.
  *
- * In a forked child the thread does not exist: getting and posting fail with CHOIR_ERR_FORKED, putting
+ * In a forked child the thread does not exist: refs and posts fail with CHOIR_ERR_FORKED, an unref
  * does nothing.
  */
 #ifndef CH_SERVICE_H
@@ -21,12 +21,12 @@ struct ch_service;
 
 /* A reference to the running service thread, started if need be.
  * Threads: any. */
-choir_status ch_service_get(struct ch_service **service_out);
+choir_status ch_service_ref(struct ch_service **service_out);
 
 /* Give a reference back. The last one runs what is still posted, ends the thread and waits for it;
  * from the thread itself it does not wait. All watches and timers must be gone by then. Accepts NULL.
  * Threads: any. */
-void ch_service_put(struct ch_service *service);
+void ch_service_unref(struct ch_service *service);
 
 /* Have `task` run once on the service thread. The caller holds a reference.
  * Threads: any.

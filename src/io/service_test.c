@@ -80,8 +80,8 @@ CHOIR_TEST(one_thread_for_all_and_a_new_one_later)
     struct probe probe;
     pid_t tid;
 
-    CHOIR_CHECK_OK(ch_service_get(&first));
-    CHOIR_CHECK_OK(ch_service_get(&second));
+    CHOIR_CHECK_OK(ch_service_ref(&first));
+    CHOIR_CHECK_OK(ch_service_ref(&second));
     CHOIR_CHECK(first == second);
     probe_service(first, &probe);
     CHOIR_CHECK_EQ(service_threads(), 1);
@@ -89,17 +89,17 @@ CHOIR_TEST(one_thread_for_all_and_a_new_one_later)
     CHOIR_CHECK(!ch_service_is_here(first));
     CHOIR_CHECK_STR(probe.name, "choir-service");
     tid = probe.tid;
-    ch_service_put(first);
+    ch_service_unref(first);
     probe_service(second, &probe); /* still there for the other */
     CHOIR_CHECK_EQ(probe.tid, tid);
-    ch_service_put(second);
+    ch_service_unref(second);
     CHOIR_CHECK_EQ(service_threads(), 0);
-    ch_service_put(NULL);
+    ch_service_unref(NULL);
 
-    CHOIR_CHECK_OK(ch_service_get(&first));
+    CHOIR_CHECK_OK(ch_service_ref(&first));
     probe_service(first, &probe);
     CHOIR_CHECK_EQ(service_threads(), 1);
-    ch_service_put(first);
+    ch_service_unref(first);
 }
 
 /* --- asleep ------------------------------------------------------------------------------------- */
@@ -142,7 +142,7 @@ CHOIR_TEST(an_idle_thread_does_not_wake_up)
     struct look look;
     long before;
 
-    CHOIR_CHECK_OK(ch_service_get(&service));
+    CHOIR_CHECK_OK(ch_service_ref(&service));
     probe_service(service, &probe);
     look.tid = probe.tid;
     wait_until(is_asleep, &look, "the service thread asleep");
@@ -152,7 +152,7 @@ CHOIR_TEST(an_idle_thread_does_not_wake_up)
     read_status(&look);
     CHOIR_CHECK_EQ(look.switches - before, 0);
     CHOIR_CHECK_EQ(look.state, 'S');
-    ch_service_put(service);
+    ch_service_unref(service);
 }
 
 /* --- its loop ----------------------------------------------------------------------------------- */
@@ -189,10 +189,10 @@ CHOIR_TEST(timers_run_on_it)
                          .left = 10 };
 
     CHOIR_CHECK_EQ(sem_init(&beat.done, 0, 0), 0);
-    CHOIR_CHECK_OK(ch_service_get(&beat.service));
+    CHOIR_CHECK_OK(ch_service_ref(&beat.service));
     CHOIR_CHECK_OK(ch_service_post(beat.service, &beat.task));
     wait_for_sem(&beat.done);
-    ch_service_put(beat.service);
+    ch_service_unref(beat.service);
     sem_destroy(&beat.done);
 }
 
@@ -215,12 +215,12 @@ CHOIR_TEST(what_was_posted_is_run_before_the_end)
     static struct last_word words[COUNT];
     struct ch_service *service;
 
-    CHOIR_CHECK_OK(ch_service_get(&service));
+    CHOIR_CHECK_OK(ch_service_ref(&service));
     for (int i = 0; i < COUNT; i++) {
         words[i].task.run = count_run;
         CHOIR_CHECK_OK(ch_service_post(service, &words[i].task));
     }
-    ch_service_put(service);
+    ch_service_unref(service);
     for (int i = 0; i < COUNT; i++)
         CHOIR_CHECK_EQ(atomic_load(&words[i].ran), 1);
 }
@@ -229,7 +229,7 @@ static void put_last(struct ch_task *task)
 {
     struct last_word *word = CH_CONTAINER(task, struct last_word, task);
 
-    ch_service_put(word->service);
+    ch_service_unref(word->service);
     atomic_store(&word->ran, 1);
 }
 
@@ -243,7 +243,7 @@ CHOIR_TEST(the_thread_may_drop_the_last_reference_itself)
 {
     static struct last_word word = { .task = { .run = put_last } };
 
-    CHOIR_CHECK_OK(ch_service_get(&word.service));
+    CHOIR_CHECK_OK(ch_service_ref(&word.service));
     CHOIR_CHECK_OK(ch_service_post(word.service, &word.task));
     wait_until(all_is_given_back, NULL, "the end of a service thread that ends itself");
     CHOIR_CHECK_EQ(atomic_load(&word.ran), 1);
@@ -256,11 +256,11 @@ static void *get_and_put(void *arg)
     for (int i = 0; i < rounds; i++) {
         struct last_word word = { .task = { .run = count_run } };
 
-        CHOIR_CHECK_OK(ch_service_get(&word.service));
+        CHOIR_CHECK_OK(ch_service_ref(&word.service));
         CHOIR_CHECK_OK(ch_service_post(word.service, &word.task));
         while (atomic_load(&word.ran) == 0)
             sched_yield();
-        ch_service_put(word.service);
+        ch_service_unref(word.service);
     }
     return arg;
 }
@@ -286,13 +286,13 @@ static choir_status whole_life(void *arg)
 {
     struct ch_service *service;
     struct probe probe;
-    choir_status rc = ch_service_get(&service);
+    choir_status rc = ch_service_ref(&service);
 
     (void)arg;
     if (rc != CHOIR_OK)
         return rc;
     probe_service(service, &probe);
-    ch_service_put(service);
+    ch_service_unref(service);
     return CHOIR_OK;
 }
 
@@ -310,9 +310,9 @@ static void use_in_child(void *arg)
     struct ch_service *service = arg, *other;
     struct last_word word = { .task = { .run = count_run } };
 
-    CHOIR_CHECK_STATUS(ch_service_get(&other), CHOIR_ERR_FORKED);
+    CHOIR_CHECK_STATUS(ch_service_ref(&other), CHOIR_ERR_FORKED);
     CHOIR_CHECK_STATUS(ch_service_post(service, &word.task), CHOIR_ERR_FORKED);
-    ch_service_put(service); /* must not wait for a thread that is not here */
+    ch_service_unref(service); /* must not wait for a thread that is not here */
     CHOIR_CHECK_EQ(atomic_load(&word.ran), 0);
 }
 
@@ -321,8 +321,8 @@ CHOIR_TEST(a_forked_child_has_no_service)
     struct ch_service *service;
     struct probe probe;
 
-    CHOIR_CHECK_OK(ch_service_get(&service));
+    CHOIR_CHECK_OK(ch_service_ref(&service));
     choir_test_join(choir_test_fork(use_in_child, service));
     probe_service(service, &probe); /* the parent's goes on */
-    ch_service_put(service);
+    ch_service_unref(service);
 }

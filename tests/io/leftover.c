@@ -121,7 +121,7 @@ int main(int argc, char **argv)
 
     need(ch_waiter_init(&waiter, &word), "waiter");
     patience.until = ch_deadline_ms(20000);
-    need(ch_service_get(&heart.service), "service thread");
+    need(ch_service_ref(&heart.service), "service thread");
     need(ch_service_post(heart.service, &heart.task), "post to it");
     need(ch_seg_create("choir-leftover", (size_t)4 << 20, &seg), "segment");
     memset(ch_seg_base(seg), 1, ch_seg_nbytes(seg));
