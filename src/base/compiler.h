@@ -20,6 +20,10 @@
 #define CH_ARRAY_LEN(a)          (sizeof(a) / sizeof((a)[0]))
 #define CH_CONTAINER(p, type, m) ((type *)(void *)((char *)(p)-offsetof(type, m)))
 
+/* Make the compiler forget what it knows of a vector's value, where it would make something slower of
+ * it. `where` is the register class: "x" for SSE and AVX. */
+#define CH_OPAQUE(v, where) __asm__("" : "+" where(v))
+
 /* A store before it and a load after it do not change places. Orders normally stand on the accesses,
  * which ThreadSanitizer understands and this it does not; but store-then-load has no such order, and
  * nothing is published by it (base/bell.h). */

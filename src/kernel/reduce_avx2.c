@@ -30,7 +30,7 @@ INLINE vec load_shifted_up(const void *p)
 {
     __m256i factor = _mm256_set1_epi32(1 << 16);
 
-    __asm__("" : "+x"(factor));
+    CH_OPAQUE(factor, "x");
     return (vec)_mm256_mullo_epi32(_mm256_loadu_si256(p), factor);
 }
 
