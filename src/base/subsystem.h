@@ -10,6 +10,7 @@
     X(BASE, "base")                                                                                \
     X(IO, "io")                                                                                    \
     X(KERNEL, "kernel")                                                                            \
+    X(STORE, "store")                                                                              \
     X(TEST, "test")
 
 enum ch_subsystem {

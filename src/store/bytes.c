@@ -1,0 +1,26 @@
+/* bytes.c - see bytes.h. */
+#include "store/bytes.h"
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+choir_status ch_blob_init(struct ch_blob *blob, const void *data, size_t nbytes)
+{
+    char *copy = nbytes < SIZE_MAX ? ch_alloc(nbytes + 1) : NULL;
+
+    if (copy == NULL)
+        return ch_fail(CHOIR_ERR_NOMEM, "store: no memory for a value of %zu bytes", nbytes);
+    if (nbytes > 0)
+        memcpy(copy, data, nbytes);
+    copy[nbytes] = '\0';
+    *blob = (struct ch_blob){ copy, nbytes };
+    return CHOIR_OK;
+}
+
+void ch_blob_fini(struct ch_blob *blob)
+{
+    ch_free(blob->data);
+    *blob = (struct ch_blob){ NULL, 0 };
+}

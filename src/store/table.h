@@ -1,0 +1,92 @@
+/*
+ * table.h - the dictionary itself: values, queues, and who waits for which key.
+ *
+ * One thread at a time, no locks, no blocking: whoever owns a table sees to that. A wait is
+ * registered and reported to its owner by a callback when its last key appears.
+ *
+ * Limits (struct ch_table_limits) hold for all that is stored, so that a peer cannot fill the memory of
+ * whoever serves it; what would exceed them is refused with CHOIR_ERR_INVALID and changes nothing.
+ */
+#ifndef CH_TABLE_H
+#define CH_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <choir/status.h>
+
+#include "base/list.h"
+#include "store/bytes.h"
+
+struct ch_table;
+
+struct ch_table_limits {
+    size_t key_nbytes, value_nbytes; /* each */
+    size_t total_nbytes;             /* keys and values together, bookkeeping included */
+};
+
+extern const struct ch_table_limits ch_table_default_limits;
+
+choir_status ch_table_create(const struct ch_table_limits *limits, struct ch_table **table_out);
+
+/* Waits still registered are forgotten without a call. Accepts NULL. */
+void ch_table_destroy(struct ch_table *table);
+
+/* --- values: what c10d's store calls of these names do, without the waiting ------------------------------ */
+
+choir_status ch_table_set(struct ch_table *table, struct ch_bytes key, struct ch_bytes value);
+choir_status ch_table_append(struct ch_table *table, struct ch_bytes key, struct ch_bytes more);
+choir_status ch_table_add(struct ch_table *table, struct ch_bytes key, int64_t delta,
+                          int64_t *sum_out);
+
+/* *value_out is borrowed: until the table changes, or one of the arguments. */
+choir_status ch_table_compare_set(struct ch_table *table, struct ch_bytes key,
+                                  struct ch_bytes expected, struct ch_bytes desired,
+                                  struct ch_bytes *value_out);
+
+/* False if there is no such value. *value_out is borrowed until the table changes. */
+bool ch_table_get(const struct ch_table *table, struct ch_bytes key, struct ch_bytes *value_out);
+
+bool ch_table_remove(struct ch_table *table, struct ch_bytes key);
+
+/* A value, or a queue that is not empty. */
+bool ch_table_exists(const struct ch_table *table, struct ch_bytes key);
+
+/* How many values there are, and each of their keys in no order; `see` must not change the table. */
+size_t ch_table_count(const struct ch_table *table);
+void ch_table_each(const struct ch_table *table, void (*see)(void *arg, struct ch_bytes key),
+                   void *arg);
+
+/* --- queues -------------------------------------------------------------------------------------- */
+
+choir_status ch_table_queue_push(struct ch_table *table, struct ch_bytes key,
+                                 struct ch_bytes value);
+
+/* CHOIR_ERR_QUEUE_EMPTY if there is nothing in it. *value_out is the caller's. */
+choir_status ch_table_queue_pop(struct ch_table *table, struct ch_bytes key,
+                                struct ch_blob *value_out);
+size_t ch_table_queue_length(const struct ch_table *table, struct ch_bytes key);
+
+/* --- waits --------------------------------------------------------------------------------------- */
+
+/* Lives in its owner. */
+struct ch_table_wait {
+    /* All keys have appeared; the wait is no longer registered. May use the table, and may free
+     * itself. */
+    void (*done)(struct ch_table_wait *wait);
+    size_t missing;            /* keys still to come */
+    struct ch_list registered; /* its entries, one for each key */
+};
+
+/* CHOIR_OK: all exist already, nothing is registered. CHOIR_IN_PROGRESS: done() will be called. Nothing is
+ * checked twice: a key deleted again before the last one comes still counts, and a key named twice
+ * counts twice. A push into a queue serves the waits for it in turn, until one of them is done. */
+choir_status ch_table_wait(struct ch_table *table, struct ch_table_wait *wait,
+                           const struct ch_bytes *keys, size_t count,
+                           void (*done)(struct ch_table_wait *wait));
+
+/* Forget a wait. Ignores one that is zeroed, done or cancelled. */
+void ch_table_wait_cancel(struct ch_table *table, struct ch_table_wait *wait);
+
+#endif
