@@ -11,11 +11,8 @@
 #define CH_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define CH_ALWAYS_INLINE     inline __attribute__((always_inline))
 #define CH_NOINLINE          __attribute__((noinline))
-#define CH_COLD              __attribute__((cold, noinline))
 #define CH_WARN_UNUSED       __attribute__((warn_unused_result))
-#define CH_MALLOC_LIKE       __attribute__((malloc, warn_unused_result))
 #define CH_CONSTRUCTOR       __attribute__((constructor))
-#define CH_UNUSED            __attribute__((unused))
 
 #define CH_ARRAY_LEN(a)          (sizeof(a) / sizeof((a)[0]))
 #define CH_CONTAINER(p, type, m) ((type *)(void *)((char *)(p)-offsetof(type, m)))
@@ -34,17 +31,16 @@
 #define CH_CACHE_UNIT 128
 
 /* Clang's thread-safety analysis, which gcc does not know. In C it cannot name a lock that is a member
- * of the same struct: such fields say it in a comment, CH_GUARDED_BY is for file-scope objects. */
+ * of the same struct: what a lock guards is said in a comment at the field. */
 #if defined(__clang__)
 #define CH_TSA(x) __attribute__((x))
 #else
 #define CH_TSA(x)
 #endif
-#define CH_CAPABILITY    CH_TSA(capability("lock"))
-#define CH_GUARDED_BY(l) CH_TSA(guarded_by(l))
-#define CH_REQUIRES(l)   CH_TSA(requires_capability(l))
-#define CH_ACQUIRES(l)   CH_TSA(acquire_capability(l))
-#define CH_RELEASES(l)   CH_TSA(release_capability(l))
-#define CH_NO_TSA        CH_TSA(no_thread_safety_analysis)
+#define CH_CAPABILITY  CH_TSA(capability("lock"))
+#define CH_REQUIRES(l) CH_TSA(requires_capability(l))
+#define CH_ACQUIRES(l) CH_TSA(acquire_capability(l))
+#define CH_RELEASES(l) CH_TSA(release_capability(l))
+#define CH_NO_TSA      CH_TSA(no_thread_safety_analysis)
 
 #endif
