@@ -9,6 +9,7 @@
 #include <choir/opts.h>
 #include <choir/reduce.h>
 #include <choir/status.h>
+#include <choir/store.h>
 #include <choir/types.h>
 #include <choir/version.h>
 

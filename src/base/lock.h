@@ -16,6 +16,7 @@
 enum ch_lock_rank {
     CH_LOCK_SERVICE = 1, /* io/service.c: starting and stopping the service thread */
     CH_LOCK_SEGMENTS,    /* io/segment.c: the table of mappings */
+    CH_LOCK_STORE,       /* store/: what the threads that use one store share */
     CH_LOCK_WAITER,      /* base/wait.c: how many threads sleep */
 };
 

@@ -11,6 +11,8 @@
     X(IO, "io")                                                                                    \
     X(KERNEL, "kernel")                                                                            \
     X(STORE, "store")                                                                              \
+    X(ENGINE, "engine")                                                                            \
+    X(GROUP, "group")                                                                              \
     X(TEST, "test")
 
 enum ch_subsystem {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-choir_status ch_blob_init(struct ch_blob *blob, const void *data, size_t nbytes)
+choir_status ch_blob_init(choir_blob *blob, const void *data, size_t nbytes)
 {
     char *copy = nbytes < SIZE_MAX ? ch_alloc(nbytes + 1) : NULL;
 
@@ -15,12 +15,19 @@ choir_status ch_blob_init(struct ch_blob *blob, const void *data, size_t nbytes)
     if (nbytes > 0)
         memcpy(copy, data, nbytes);
     copy[nbytes] = '\0';
-    *blob = (struct ch_blob){ copy, nbytes };
+    *blob = (choir_blob){ copy, nbytes };
     return CHOIR_OK;
 }
 
-void ch_blob_fini(struct ch_blob *blob)
+void choir_blob_free(choir_blob *blob)
 {
     ch_free(blob->data);
-    *blob = (struct ch_blob){ NULL, 0 };
+    *blob = (choir_blob){ NULL, 0 };
+}
+
+void choir_blob_free_list(choir_blob *list, size_t count)
+{
+    for (size_t i = 0; list != NULL && i < count; i++)
+        choir_blob_free(&list[i]);
+    ch_free(list);
 }

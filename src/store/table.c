@@ -69,7 +69,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
 }
 
 /* Multiply and fold, eight bytes at a time, under a random seed. */
-static uint64_t hash_of(const struct ch_table *table, struct ch_bytes key)
+static uint64_t hash_of(const struct ch_table *table, choir_bytes key)
 {
     const char *p = key.data;
     uint64_t hash = table->seed[0] ^ key.nbytes;
@@ -83,7 +83,7 @@ static uint64_t hash_of(const struct ch_table *table, struct ch_bytes key)
     return mix(hash, table->seed[1] ^ 0x9e3779b97f4a7c15u);
 }
 
-static struct entry **place_of(const struct ch_table *table, struct ch_bytes key, uint64_t hash)
+static struct entry **place_of(const struct ch_table *table, choir_bytes key, uint64_t hash)
 {
     struct entry **at = &table->buckets[hash & (table->nbuckets - 1)];
 
@@ -95,7 +95,7 @@ static struct entry **place_of(const struct ch_table *table, struct ch_bytes key
     return at;
 }
 
-static struct entry *find(const struct ch_table *table, struct ch_bytes key)
+static struct entry *find(const struct ch_table *table, choir_bytes key)
 {
     return *place_of(table, key, hash_of(table, key));
 }
@@ -146,7 +146,7 @@ static choir_status no_memory(void)
 
 /* --- entries ------------------------------------------------------------------------------------ */
 
-static choir_status make_entry(struct ch_table *table, struct ch_bytes key, uint64_t hash,
+static choir_status make_entry(struct ch_table *table, choir_bytes key, uint64_t hash,
                                struct entry **entry_out)
 {
     size_t nbytes = sizeof(struct entry) + key.nbytes;
@@ -179,8 +179,7 @@ static choir_status make_entry(struct ch_table *table, struct ch_bytes key, uint
     return CHOIR_OK;
 }
 
-static choir_status find_or_make(struct ch_table *table, struct ch_bytes key,
-                                 struct entry **entry_out)
+static choir_status find_or_make(struct ch_table *table, choir_bytes key, struct entry **entry_out)
 {
     uint64_t hash = hash_of(table, key);
     struct entry *entry = *place_of(table, key, hash);
@@ -296,7 +295,7 @@ static void serve_one(struct entry *entry)
     }
 }
 
-static choir_status await(struct ch_table *table, struct ch_table_wait *wait, struct ch_bytes key)
+static choir_status await(struct ch_table *table, struct ch_table_wait *wait, choir_bytes key)
 {
     struct awaited *awaited = ch_zalloc(sizeof(*awaited));
     struct entry *entry;
@@ -318,7 +317,7 @@ static choir_status await(struct ch_table *table, struct ch_table_wait *wait, st
 }
 
 choir_status ch_table_wait(struct ch_table *table, struct ch_table_wait *wait,
-                           const struct ch_bytes *keys, size_t count,
+                           const choir_bytes *keys, size_t count,
                            void (*done)(struct ch_table_wait *wait))
 {
     *wait = (struct ch_table_wait){ .done = done };
@@ -355,8 +354,8 @@ void ch_table_wait_cancel(struct ch_table *table, struct ch_table_wait *wait)
 /* --- values ------------------------------------------------------------------------------------- */
 
 /* Write `value` behind the first `keep` bytes of what the key holds, and wake who waits for it. */
-static choir_status write_value(struct ch_table *table, struct ch_bytes key, size_t keep,
-                                struct ch_bytes value)
+static choir_status write_value(struct ch_table *table, choir_bytes key, size_t keep,
+                                choir_bytes value)
 {
     struct entry *entry;
     choir_status rc = find_or_make(table, key, &entry);
@@ -381,28 +380,28 @@ static choir_status write_value(struct ch_table *table, struct ch_bytes key, siz
     return CHOIR_OK;
 }
 
-choir_status ch_table_set(struct ch_table *table, struct ch_bytes key, struct ch_bytes value)
+choir_status ch_table_set(struct ch_table *table, choir_bytes key, choir_bytes value)
 {
     return write_value(table, key, 0, value);
 }
 
-choir_status ch_table_append(struct ch_table *table, struct ch_bytes key, struct ch_bytes more)
+choir_status ch_table_append(struct ch_table *table, choir_bytes key, choir_bytes more)
 {
     return write_value(table, key, SIZE_MAX, more);
 }
 
-bool ch_table_get(const struct ch_table *table, struct ch_bytes key, struct ch_bytes *value_out)
+bool ch_table_get(const struct ch_table *table, choir_bytes key, choir_bytes *value_out)
 {
     const struct entry *entry = find(table, key);
 
     if (entry == NULL || !entry->has_value)
         return false;
-    *value_out = (struct ch_bytes){ entry->value.data, entry->value.nbytes };
+    *value_out = (choir_bytes){ entry->value.data, entry->value.nbytes };
     return true;
 }
 
 /* Leading blanks, a sign, digits; what follows is ignored. Empty counts as 0. */
-static choir_status parse_number(struct ch_bytes key, struct ch_bytes text, int64_t *number_out)
+static choir_status parse_number(choir_bytes key, choir_bytes text, int64_t *number_out)
 {
     char digits[32], *end;
     size_t n = text.nbytes < sizeof(digits) - 1 ? text.nbytes : sizeof(digits) - 1;
@@ -421,10 +420,9 @@ static choir_status parse_number(struct ch_bytes key, struct ch_bytes text, int6
     return CHOIR_OK;
 }
 
-choir_status ch_table_add(struct ch_table *table, struct ch_bytes key, int64_t delta,
-                          int64_t *sum_out)
+choir_status ch_table_add(struct ch_table *table, choir_bytes key, int64_t delta, int64_t *sum_out)
 {
-    struct ch_bytes before = { NULL, 0 };
+    choir_bytes before = { NULL, 0 };
     int64_t sum;
     char text[24];
     choir_status rc;
@@ -435,22 +433,21 @@ choir_status ch_table_add(struct ch_table *table, struct ch_bytes key, int64_t d
         return rc;
     sum = (int64_t)((uint64_t)sum + (uint64_t)delta);
     snprintf(text, sizeof(text), "%lld", (long long)sum);
-    rc = ch_table_set(table, key, ch_bytes_of(text));
+    rc = ch_table_set(table, key, choir_str(text));
     if (rc == CHOIR_OK)
         *sum_out = sum;
     return rc;
 }
 
-static bool equal(struct ch_bytes a, struct ch_bytes b)
+static bool equal(choir_bytes a, choir_bytes b)
 {
     return a.nbytes == b.nbytes && (a.nbytes == 0 || memcmp(a.data, b.data, a.nbytes) == 0);
 }
 
-choir_status ch_table_compare_set(struct ch_table *table, struct ch_bytes key,
-                                  struct ch_bytes expected, struct ch_bytes desired,
-                                  struct ch_bytes *value_out)
+choir_status ch_table_compare_set(struct ch_table *table, choir_bytes key, choir_bytes expected,
+                                  choir_bytes desired, choir_bytes *value_out)
 {
-    struct ch_bytes current;
+    choir_bytes current;
     choir_status rc;
 
     if (!ch_table_get(table, key, &current)) {
@@ -468,7 +465,7 @@ choir_status ch_table_compare_set(struct ch_table *table, struct ch_bytes key,
     return rc;
 }
 
-bool ch_table_remove(struct ch_table *table, struct ch_bytes key)
+bool ch_table_remove(struct ch_table *table, choir_bytes key)
 {
     struct entry *entry = find(table, key);
 
@@ -479,7 +476,7 @@ bool ch_table_remove(struct ch_table *table, struct ch_bytes key)
     return true;
 }
 
-bool ch_table_exists(const struct ch_table *table, struct ch_bytes key)
+bool ch_table_exists(const struct ch_table *table, choir_bytes key)
 {
     return holds(find(table, key));
 }
@@ -489,20 +486,19 @@ size_t ch_table_count(const struct ch_table *table)
     return table->nvalues;
 }
 
-void ch_table_each(const struct ch_table *table, void (*see)(void *arg, struct ch_bytes key),
-                   void *arg)
+void ch_table_each(const struct ch_table *table, void (*see)(void *arg, choir_bytes key), void *arg)
 {
     for (size_t i = 0; i < table->nbuckets; i++) {
         for (const struct entry *entry = table->buckets[i]; entry != NULL; entry = entry->next) {
             if (entry->has_value)
-                see(arg, (struct ch_bytes){ entry->key, entry->key_nbytes });
+                see(arg, (choir_bytes){ entry->key, entry->key_nbytes });
         }
     }
 }
 
 /* --- queues ------------------------------------------------------------------------------------- */
 
-choir_status ch_table_queue_push(struct ch_table *table, struct ch_bytes key, struct ch_bytes value)
+choir_status ch_table_queue_push(struct ch_table *table, choir_bytes key, choir_bytes value)
 {
     struct queued *item;
     struct entry *entry;
@@ -538,8 +534,7 @@ static void free_queued(struct ch_table *table, struct entry *entry, struct queu
     ch_free(item);
 }
 
-choir_status ch_table_queue_pop(struct ch_table *table, struct ch_bytes key,
-                                struct ch_blob *value_out)
+choir_status ch_table_queue_pop(struct ch_table *table, choir_bytes key, choir_blob *value_out)
 {
     struct entry *entry = find(table, key);
     struct queued *item;
@@ -557,7 +552,7 @@ choir_status ch_table_queue_pop(struct ch_table *table, struct ch_bytes key,
     return CHOIR_OK;
 }
 
-size_t ch_table_queue_length(const struct ch_table *table, struct ch_bytes key)
+size_t ch_table_queue_length(const struct ch_table *table, choir_bytes key)
 {
     const struct entry *entry = find(table, key);
 

@@ -35,38 +35,34 @@ void ch_table_destroy(struct ch_table *table);
 
 /* --- values: what c10d's store calls of these names do, without the waiting ------------------------------ */
 
-choir_status ch_table_set(struct ch_table *table, struct ch_bytes key, struct ch_bytes value);
-choir_status ch_table_append(struct ch_table *table, struct ch_bytes key, struct ch_bytes more);
-choir_status ch_table_add(struct ch_table *table, struct ch_bytes key, int64_t delta,
-                          int64_t *sum_out);
+choir_status ch_table_set(struct ch_table *table, choir_bytes key, choir_bytes value);
+choir_status ch_table_append(struct ch_table *table, choir_bytes key, choir_bytes more);
+choir_status ch_table_add(struct ch_table *table, choir_bytes key, int64_t delta, int64_t *sum_out);
 
 /* *value_out is borrowed: until the table changes, or one of the arguments. */
-choir_status ch_table_compare_set(struct ch_table *table, struct ch_bytes key,
-                                  struct ch_bytes expected, struct ch_bytes desired,
-                                  struct ch_bytes *value_out);
+choir_status ch_table_compare_set(struct ch_table *table, choir_bytes key, choir_bytes expected,
+                                  choir_bytes desired, choir_bytes *value_out);
 
 /* False if there is no such value. *value_out is borrowed until the table changes. */
-bool ch_table_get(const struct ch_table *table, struct ch_bytes key, struct ch_bytes *value_out);
+bool ch_table_get(const struct ch_table *table, choir_bytes key, choir_bytes *value_out);
 
-bool ch_table_remove(struct ch_table *table, struct ch_bytes key);
+bool ch_table_remove(struct ch_table *table, choir_bytes key);
 
 /* A value, or a queue that is not empty. */
-bool ch_table_exists(const struct ch_table *table, struct ch_bytes key);
+bool ch_table_exists(const struct ch_table *table, choir_bytes key);
 
 /* How many values there are, and each of their keys in no order; `see` must not change the table. */
 size_t ch_table_count(const struct ch_table *table);
-void ch_table_each(const struct ch_table *table, void (*see)(void *arg, struct ch_bytes key),
+void ch_table_each(const struct ch_table *table, void (*see)(void *arg, choir_bytes key),
                    void *arg);
 
 /* --- queues -------------------------------------------------------------------------------------- */
 
-choir_status ch_table_queue_push(struct ch_table *table, struct ch_bytes key,
-                                 struct ch_bytes value);
+choir_status ch_table_queue_push(struct ch_table *table, choir_bytes key, choir_bytes value);
 
 /* CHOIR_ERR_QUEUE_EMPTY if there is nothing in it. *value_out is the caller's. */
-choir_status ch_table_queue_pop(struct ch_table *table, struct ch_bytes key,
-                                struct ch_blob *value_out);
-size_t ch_table_queue_length(const struct ch_table *table, struct ch_bytes key);
+choir_status ch_table_queue_pop(struct ch_table *table, choir_bytes key, choir_blob *value_out);
+size_t ch_table_queue_length(const struct ch_table *table, choir_bytes key);
 
 /* --- waits --------------------------------------------------------------------------------------- */
 
@@ -83,7 +79,7 @@ struct ch_table_wait {
  * checked twice: a key deleted again before the last one comes still counts, and a key named twice
  * counts twice. A push into a queue serves the waits for it in turn, until one of them is done. */
 choir_status ch_table_wait(struct ch_table *table, struct ch_table_wait *wait,
-                           const struct ch_bytes *keys, size_t count,
+                           const choir_bytes *keys, size_t count,
                            void (*done)(struct ch_table_wait *wait));
 
 /* Forget a wait. Ignores one that is zeroed, done or cancelled. */

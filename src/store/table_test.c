@@ -15,14 +15,14 @@ static struct ch_table *new_table(void)
 
 static void set(struct ch_table *table, const char *key, const char *value)
 {
-    CHOIR_CHECK_OK(ch_table_set(table, ch_bytes_of(key), ch_bytes_of(value)));
+    CHOIR_CHECK_OK(ch_table_set(table, choir_str(key), choir_str(value)));
 }
 
 static void check_value(const struct ch_table *table, const char *key, const char *want)
 {
-    struct ch_bytes got;
+    choir_bytes got;
 
-    CHOIR_CHECK(ch_table_get(table, ch_bytes_of(key), &got));
+    CHOIR_CHECK(ch_table_get(table, choir_str(key), &got));
     CHOIR_CHECK_EQ(got.nbytes, strlen(want));
     CHOIR_CHECK(got.nbytes == 0 || memcmp(got.data, want, got.nbytes) == 0);
 }
@@ -30,28 +30,28 @@ static void check_value(const struct ch_table *table, const char *key, const cha
 CHOIR_TEST(values_come_and_go)
 {
     struct ch_table *table = new_table();
-    struct ch_bytes nul = { "a\0b", 3 }, got;
+    choir_bytes nul = { "a\0b", 3 }, got;
 
-    CHOIR_CHECK(!ch_table_get(table, ch_bytes_of("k"), &got));
+    CHOIR_CHECK(!ch_table_get(table, choir_str("k"), &got));
     set(table, "k", "one");
     set(table, "k", "two, longer than before");
     check_value(table, "k", "two, longer than before");
     set(table, "", ""); /* the empty key, the empty value */
     check_value(table, "", "");
     CHOIR_CHECK_OK(ch_table_set(table, nul, nul));
-    CHOIR_CHECK(!ch_table_exists(table, ch_bytes_of("a")));
-    CHOIR_CHECK_OK(ch_table_append(table, ch_bytes_of("log"), ch_bytes_of("ab")));
-    CHOIR_CHECK_OK(ch_table_append(table, ch_bytes_of("log"), ch_bytes_of("")));
-    CHOIR_CHECK_OK(ch_table_append(table, ch_bytes_of("log"), ch_bytes_of("c")));
+    CHOIR_CHECK(!ch_table_exists(table, choir_str("a")));
+    CHOIR_CHECK_OK(ch_table_append(table, choir_str("log"), choir_str("ab")));
+    CHOIR_CHECK_OK(ch_table_append(table, choir_str("log"), choir_str("")));
+    CHOIR_CHECK_OK(ch_table_append(table, choir_str("log"), choir_str("c")));
     check_value(table, "log", "abc");
     CHOIR_CHECK_EQ(ch_table_count(table), 4);
-    CHOIR_CHECK(ch_table_remove(table, ch_bytes_of("k")));
-    CHOIR_CHECK(!ch_table_remove(table, ch_bytes_of("k")));
+    CHOIR_CHECK(ch_table_remove(table, choir_str("k")));
+    CHOIR_CHECK(!ch_table_remove(table, choir_str("k")));
     CHOIR_CHECK_EQ(ch_table_count(table), 3);
     ch_table_destroy(table);
 }
 
-static void count_key(void *arg, struct ch_bytes key)
+static void count_key(void *arg, choir_bytes key)
 {
     CHOIR_CHECK_LE(1, key.nbytes);
     ++*(int *)arg;
@@ -101,7 +101,7 @@ CHOIR_TEST(numbers)
         CHOIR_ROW("%s", sums[i].why);
         if (sums[i].before != NULL)
             set(table, "n", sums[i].before);
-        CHOIR_CHECK_STATUS(ch_table_add(table, ch_bytes_of("n"), sums[i].delta, &sum),
+        CHOIR_CHECK_STATUS(ch_table_add(table, choir_str("n"), sums[i].delta, &sum),
                            sums[i].fits ? CHOIR_OK : CHOIR_ERR_INVALID);
         check_value(table, "n", sums[i].after);
         CHOIR_CHECK_EQ(sum == 77, !sums[i].fits);
@@ -123,17 +123,16 @@ CHOIR_TEST(compare_and_set)
 {
     for (size_t i = 0; i < CH_ARRAY_LEN(compares); i++) {
         struct ch_table *table = new_table();
-        struct ch_bytes got;
+        choir_bytes got;
 
         CHOIR_ROW("%s", compares[i].why);
         if (compares[i].before != NULL)
             set(table, "k", compares[i].before);
-        CHOIR_CHECK_OK(ch_table_compare_set(table, ch_bytes_of("k"),
-                                            ch_bytes_of(compares[i].expected),
-                                            ch_bytes_of(compares[i].desired), &got));
+        CHOIR_CHECK_OK(ch_table_compare_set(table, choir_str("k"), choir_str(compares[i].expected),
+                                            choir_str(compares[i].desired), &got));
         CHOIR_CHECK_EQ(got.nbytes, strlen(compares[i].returned));
         CHOIR_CHECK(memcmp(got.data, compares[i].returned, got.nbytes) == 0);
-        CHOIR_CHECK_EQ(ch_table_exists(table, ch_bytes_of("k")), compares[i].after != NULL);
+        CHOIR_CHECK_EQ(ch_table_exists(table, choir_str("k")), compares[i].after != NULL);
         if (compares[i].after != NULL)
             check_value(table, "k", compares[i].after);
         ch_table_destroy(table);
@@ -143,12 +142,12 @@ CHOIR_TEST(compare_and_set)
 CHOIR_TEST(queues_are_a_name_space_of_their_own)
 {
     struct ch_table *table = new_table();
-    struct ch_bytes key = ch_bytes_of("q"), value;
-    struct ch_blob out;
+    choir_bytes key = choir_str("q"), value;
+    choir_blob out;
 
     CHOIR_CHECK_STATUS(ch_table_queue_pop(table, key, &out), CHOIR_ERR_QUEUE_EMPTY);
-    CHOIR_CHECK_OK(ch_table_queue_push(table, key, ch_bytes_of("first")));
-    CHOIR_CHECK_OK(ch_table_queue_push(table, key, ch_bytes_of("")));
+    CHOIR_CHECK_OK(ch_table_queue_push(table, key, choir_str("first")));
+    CHOIR_CHECK_OK(ch_table_queue_push(table, key, choir_str("")));
     CHOIR_CHECK_EQ(ch_table_queue_length(table, key), 2);
     CHOIR_CHECK(ch_table_exists(table, key));
     CHOIR_CHECK(!ch_table_get(table, key, &value));
@@ -157,10 +156,10 @@ CHOIR_TEST(queues_are_a_name_space_of_their_own)
     CHOIR_CHECK(ch_table_remove(table, key)); /* the queue stays */
     CHOIR_CHECK_OK(ch_table_queue_pop(table, key, &out));
     CHOIR_CHECK_STR(out.data, "first");
-    ch_blob_fini(&out);
+    choir_blob_free(&out);
     CHOIR_CHECK_OK(ch_table_queue_pop(table, key, &out));
     CHOIR_CHECK_EQ(out.nbytes, 0);
-    ch_blob_fini(&out);
+    choir_blob_free(&out);
     CHOIR_CHECK(!ch_table_exists(table, key));
     ch_table_destroy(table);
 }
@@ -178,7 +177,7 @@ static void note_done(struct ch_table_wait *wait)
 CHOIR_TEST(a_wait_ends_with_its_last_key)
 {
     struct ch_table *table = new_table();
-    struct ch_bytes keys[] = { ch_bytes_of("a"), ch_bytes_of("b"), ch_bytes_of("b") };
+    choir_bytes keys[] = { choir_str("a"), choir_str("b"), choir_str("b") };
     struct ch_table_wait wait;
 
     CHOIR_CHECK_STATUS(ch_table_wait(table, &wait, keys, 0, note_done), CHOIR_OK);
@@ -196,7 +195,7 @@ CHOIR_TEST(a_wait_ends_with_its_last_key)
 CHOIR_TEST(a_cancelled_wait_is_not_called_and_leaves_no_key)
 {
     struct ch_table *table = new_table();
-    struct ch_bytes key = ch_bytes_of("never");
+    choir_bytes key = choir_str("never");
     struct ch_table_wait wait, zeroed = { .missing = 0 };
 
     CHOIR_CHECK_STATUS(ch_table_wait(table, &wait, &key, 1, note_done), CHOIR_IN_PROGRESS);
@@ -212,14 +211,14 @@ CHOIR_TEST(a_cancelled_wait_is_not_called_and_leaves_no_key)
 CHOIR_TEST(one_push_ends_one_wait)
 {
     struct ch_table *table = new_table();
-    struct ch_bytes key = ch_bytes_of("q");
+    choir_bytes key = choir_str("q");
     struct ch_table_wait waits[3];
 
     for (int i = 0; i < 3; i++)
         CHOIR_CHECK_STATUS(ch_table_wait(table, &waits[i], &key, 1, note_done), CHOIR_IN_PROGRESS);
-    CHOIR_CHECK_OK(ch_table_queue_push(table, key, ch_bytes_of("x")));
+    CHOIR_CHECK_OK(ch_table_queue_push(table, key, choir_str("x")));
     CHOIR_CHECK_EQ(ndone, 1);
-    CHOIR_CHECK_OK(ch_table_queue_push(table, key, ch_bytes_of("y")));
+    CHOIR_CHECK_OK(ch_table_queue_push(table, key, choir_str("y")));
     CHOIR_CHECK_EQ(ndone, 2);
     ch_table_destroy(table); /* with one still waiting */
 }
@@ -232,7 +231,7 @@ static struct {
 
 static void meddle(struct ch_table_wait *wait)
 {
-    struct ch_bytes key = ch_bytes_of("k"), other = ch_bytes_of("other");
+    choir_bytes key = choir_str("k"), other = choir_str("other");
 
     CHOIR_CHECK(wait == &scene.first);
     ch_table_wait_cancel(scene.table, &scene.second);
@@ -244,7 +243,7 @@ static void meddle(struct ch_table_wait *wait)
 
 CHOIR_TEST(a_served_wait_may_use_the_table)
 {
-    struct ch_bytes key = ch_bytes_of("k");
+    choir_bytes key = choir_str("k");
 
     scene.table = new_table();
     CHOIR_CHECK_STATUS(ch_table_wait(scene.table, &scene.first, &key, 1, meddle),
@@ -270,33 +269,33 @@ CHOIR_TEST(limits_refuse_and_change_nothing)
     int kept = 0;
 
     CHOIR_CHECK_OK(ch_table_create(&small, &table));
-    CHOIR_CHECK_STATUS(ch_table_set(table, ch_bytes_of("a key too long"), ch_bytes_of("")),
+    CHOIR_CHECK_STATUS(ch_table_set(table, choir_str("a key too long"), choir_str("")),
                        CHOIR_ERR_INVALID);
-    CHOIR_CHECK_STATUS(ch_table_set(table, ch_bytes_of("k"), ch_bytes_of("a value much too long")),
+    CHOIR_CHECK_STATUS(ch_table_set(table, choir_str("k"), choir_str("a value much too long")),
                        CHOIR_ERR_INVALID);
     CHOIR_CHECK_STATUS(
-        ch_table_queue_push(table, ch_bytes_of("k"), ch_bytes_of("a value much too long")),
+        ch_table_queue_push(table, choir_str("k"), choir_str("a value much too long")),
         CHOIR_ERR_INVALID);
-    CHOIR_CHECK(!ch_table_exists(table, ch_bytes_of("k")));
+    CHOIR_CHECK(!ch_table_exists(table, choir_str("k")));
     for (; kept < 100; kept++) {
         snprintf(key, sizeof(key), "%d", kept);
-        if (ch_table_set(table, ch_bytes_of(key), ch_bytes_of("sixteen bytes ok")) != CHOIR_OK)
+        if (ch_table_set(table, choir_str(key), choir_str("sixteen bytes ok")) != CHOIR_OK)
             break;
     }
     CHOIR_CHECK_LT(kept, 100); /* full at some point */
     CHOIR_CHECK_HAS(choir_last_error(), "full");
     CHOIR_CHECK_EQ(ch_table_count(table), kept);
-    CHOIR_CHECK(ch_table_remove(table, ch_bytes_of("0")));
+    CHOIR_CHECK(ch_table_remove(table, choir_str("0")));
     set(table, key, "fits again");
     ch_table_destroy(table);
 }
 
 static choir_status use_everything(void *arg)
 {
-    struct ch_bytes keys[] = { ch_bytes_of("a"), ch_bytes_of("b") };
+    choir_bytes keys[] = { choir_str("a"), choir_str("b") };
     struct ch_table_wait wait;
     struct ch_table *table;
-    struct ch_blob out = { NULL, 0 };
+    choir_blob out = { NULL, 0 };
     choir_status rc = ch_table_create(&ch_table_default_limits, &table);
 
     (void)arg;
@@ -306,12 +305,12 @@ static choir_status use_everything(void *arg)
     if (rc >= 0)
         rc = ch_table_set(table, keys[0], keys[0]);
     if (rc == CHOIR_OK)
-        rc = ch_table_append(table, keys[0], ch_bytes_of("more than there is room for"));
+        rc = ch_table_append(table, keys[0], choir_str("more than there is room for"));
     if (rc == CHOIR_OK)
         rc = ch_table_queue_push(table, keys[1], keys[1]);
     if (rc == CHOIR_OK)
         rc = ch_table_queue_pop(table, keys[1], &out);
-    ch_blob_fini(&out);
+    choir_blob_free(&out);
     ch_table_destroy(table);
     return rc;
 }
