@@ -10,6 +10,7 @@
 #ifndef CH_SERVER_H
 #define CH_SERVER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <choir/status.h>
@@ -23,9 +24,14 @@ struct ch_protocol {
     const char *name;
     size_t state_size; /* each connection has that much, zeroed: ch_conn_state() */
 
+    /* No request is longer. When that many bytes have come and received() takes none of them, the
+     * connection is closed. Before ch_conn_admit() a small fixed buffer has to do. */
+    size_t request_nbytes;
+
     /*
      * Some bytes have come. Take as many whole requests from the front as there are, and say how many
-     * bytes that was; the rest is shown again when more has come. Any error closes the connection
+     * bytes that was; the rest is shown again when more has come, or, after ch_conn_is_full() has
+     * said so, when the client has read what waits for it. Any error closes the connection
      * after what was appended so far is sent, with one rate-limited log line.
      */
     choir_status (*received)(struct ch_conn *conn, const unsigned char *bytes, size_t nbytes,
@@ -51,6 +57,10 @@ const char *ch_conn_peer(const struct ch_conn *conn);
  * that was served), at the end of the loop's turn. A client that does not read is not read from
  * either. Failure closes the connection, and needs no other care. */
 choir_status ch_conn_append(struct ch_conn *conn, const void *bytes, size_t nbytes);
+
+/* So much waits to be sent that the client has to read first. Ask before each request and stop taking
+ * them when it says true: a few bytes of requests can ask for gigabytes of replies. */
+bool ch_conn_is_full(const struct ch_conn *conn);
 
 /* The peer has proved that it belongs: from now on the connection may use the heap, does not count
  * as a stranger, and its hello timer is stopped. */
