@@ -19,7 +19,10 @@ const struct ch_table_limits ch_table_default_limits = {
     .total_nbytes = (size_t)4 << 30,
 };
 
-enum { FIRST_BUCKETS = 64 };
+enum {
+    FIRST_BUCKETS = 64,
+    SUM_TEXT_MAX = 24, /* a number of 64 bits in decimal */
+};
 
 struct buffer {
     char *data;
@@ -250,19 +253,20 @@ static bool holds(const struct entry *entry)
 
 /* --- waits -------------------------------------------------------------------------------------- */
 
-static void forget_awaited(struct awaited *awaited)
+static void forget_awaited(struct ch_table *table, struct awaited *awaited)
 {
     ch_list_remove(&awaited->in_entry);
     ch_list_remove(&awaited->in_wait);
+    give_room(table, sizeof(*awaited));
     ch_free(awaited);
 }
 
 /* One awaited key has come. True if that ended its wait. */
-static bool serve(struct awaited *awaited)
+static bool serve(struct ch_table *table, struct awaited *awaited)
 {
     struct ch_table_wait *wait = awaited->wait;
 
-    forget_awaited(awaited);
+    forget_awaited(table, awaited);
     if (--wait->missing > 0)
         return false;
     wait->done(wait);
@@ -271,7 +275,7 @@ static bool serve(struct awaited *awaited)
 
 /* The value of `entry` was written: all who wait for it are served. Those who are served may wait
  * again at once, hence a list of its own; and may cancel others, which takes those out of it. */
-static void serve_all(struct entry *entry)
+static void serve_all(struct ch_table *table, struct entry *entry)
 {
     struct ch_list now = CH_LIST_INIT(now);
 
@@ -282,29 +286,31 @@ static void serve_all(struct entry *entry)
         ch_list_push_back(&now, link);
     }
     while (!ch_list_empty(&now))
-        serve(CH_CONTAINER(now.next, struct awaited, in_entry));
+        serve(table, CH_CONTAINER(now.next, struct awaited, in_entry));
 }
 
 /* A push feeds one: the waits in turn, until one of them is done. Nothing runs before that, so the
  * entry is still there; afterwards it is not touched. */
-static void serve_one(struct entry *entry)
+static void serve_one(struct ch_table *table, struct entry *entry)
 {
     while (!ch_list_empty(&entry->waits)) {
-        if (serve(CH_CONTAINER(entry->waits.next, struct awaited, in_entry)))
+        if (serve(table, CH_CONTAINER(entry->waits.next, struct awaited, in_entry)))
             return;
     }
 }
 
 static choir_status await(struct ch_table *table, struct ch_table_wait *wait, choir_bytes key)
 {
-    struct awaited *awaited = ch_zalloc(sizeof(*awaited));
+    struct awaited *awaited;
     struct entry *entry;
-    choir_status rc;
+    choir_status rc = take_room(table, sizeof(*awaited));
 
-    if (awaited == NULL)
-        return no_memory();
-    rc = find_or_make(table, key, &entry);
+    if (rc != CHOIR_OK)
+        return rc;
+    awaited = ch_zalloc(sizeof(*awaited));
+    rc = awaited == NULL ? no_memory() : find_or_make(table, key, &entry);
     if (rc != CHOIR_OK) {
+        give_room(table, sizeof(*awaited));
         ch_free(awaited);
         return rc;
     }
@@ -316,24 +322,36 @@ static choir_status await(struct ch_table *table, struct ch_table_wait *wait, ch
     return CHOIR_OK;
 }
 
+void ch_table_wait_begin(struct ch_table_wait *wait, void (*done)(struct ch_table_wait *wait))
+{
+    *wait = (struct ch_table_wait){ .done = done, .missing = 1 };
+    ch_list_init(&wait->registered);
+}
+
+choir_status ch_table_wait_add(struct ch_table *table, struct ch_table_wait *wait, choir_bytes key)
+{
+    return ch_table_exists(table, key) ? CHOIR_OK : await(table, wait, key);
+}
+
+choir_status ch_table_wait_end(struct ch_table_wait *wait)
+{
+    return --wait->missing > 0 ? CHOIR_IN_PROGRESS : CHOIR_OK;
+}
+
 choir_status ch_table_wait(struct ch_table *table, struct ch_table_wait *wait,
                            const choir_bytes *keys, size_t count,
                            void (*done)(struct ch_table_wait *wait))
 {
-    *wait = (struct ch_table_wait){ .done = done };
-    ch_list_init(&wait->registered);
+    ch_table_wait_begin(wait, done);
     for (size_t i = 0; i < count; i++) {
-        choir_status rc;
+        choir_status rc = ch_table_wait_add(table, wait, keys[i]);
 
-        if (ch_table_exists(table, keys[i]))
-            continue;
-        rc = await(table, wait, keys[i]);
         if (rc != CHOIR_OK) {
             ch_table_wait_cancel(table, wait);
             return rc;
         }
     }
-    return wait->missing > 0 ? CHOIR_IN_PROGRESS : CHOIR_OK;
+    return ch_table_wait_end(wait);
 }
 
 void ch_table_wait_cancel(struct ch_table *table, struct ch_table_wait *wait)
@@ -344,7 +362,7 @@ void ch_table_wait_cancel(struct ch_table *table, struct ch_table_wait *wait)
         struct awaited *awaited = CH_CONTAINER(wait->registered.next, struct awaited, in_wait);
         struct entry *entry = awaited->entry;
 
-        forget_awaited(awaited);
+        forget_awaited(table, awaited);
         if (entry != NULL)
             drop_if_idle(table, entry);
     }
@@ -353,9 +371,9 @@ void ch_table_wait_cancel(struct ch_table *table, struct ch_table_wait *wait)
 
 /* --- values ------------------------------------------------------------------------------------- */
 
-/* Write `value` behind the first `keep` bytes of what the key holds, and wake who waits for it. */
-static choir_status write_value(struct ch_table *table, choir_bytes key, size_t keep,
-                                choir_bytes value)
+/* Write `value` behind the first `keep` bytes of what the key holds. Nobody is told. */
+static choir_status write_quietly(struct ch_table *table, choir_bytes key, size_t keep,
+                                  choir_bytes value, struct entry **entry_out)
 {
     struct entry *entry;
     choir_status rc = find_or_make(table, key, &entry);
@@ -376,8 +394,19 @@ static choir_status write_value(struct ch_table *table, choir_bytes key, size_t 
         memcpy(entry->value.data + keep, value.data, value.nbytes);
     table->nvalues += !entry->has_value;
     entry->has_value = true;
-    serve_all(entry);
+    *entry_out = entry;
     return CHOIR_OK;
+}
+
+static choir_status write_value(struct ch_table *table, choir_bytes key, size_t keep,
+                                choir_bytes value)
+{
+    struct entry *entry;
+    choir_status rc = write_quietly(table, key, keep, value, &entry);
+
+    if (rc == CHOIR_OK)
+        serve_all(table, entry);
+    return rc;
 }
 
 choir_status ch_table_set(struct ch_table *table, choir_bytes key, choir_bytes value)
@@ -420,23 +449,57 @@ static choir_status parse_number(choir_bytes key, choir_bytes text, int64_t *num
     return CHOIR_OK;
 }
 
-choir_status ch_table_add(struct ch_table *table, choir_bytes key, int64_t delta, int64_t *sum_out)
+/* The number that `key` holds plus `delta`, also as text of SUM_TEXT_MAX. */
+static choir_status sum_of(const struct ch_table *table, choir_bytes key, int64_t delta,
+                           int64_t *sum_out, char *text_out)
 {
     choir_bytes before = { NULL, 0 };
-    int64_t sum;
-    char text[24];
     choir_status rc;
 
     ch_table_get(table, key, &before);
-    rc = parse_number(key, before, &sum);
+    rc = parse_number(key, before, sum_out);
     if (rc != CHOIR_OK)
         return rc;
-    sum = (int64_t)((uint64_t)sum + (uint64_t)delta);
-    snprintf(text, sizeof(text), "%lld", (long long)sum);
-    rc = ch_table_set(table, key, choir_str(text));
+    *sum_out = (int64_t)((uint64_t)*sum_out + (uint64_t)delta);
+    snprintf(text_out, SUM_TEXT_MAX, "%lld", (long long)*sum_out);
+    return CHOIR_OK;
+}
+
+choir_status ch_table_add(struct ch_table *table, choir_bytes key, int64_t delta, int64_t *sum_out)
+{
+    char text[SUM_TEXT_MAX];
+    int64_t sum;
+    choir_status rc = sum_of(table, key, delta, &sum, text);
+
+    if (rc == CHOIR_OK)
+        rc = ch_table_set(table, key, choir_str(text));
     if (rc == CHOIR_OK)
         *sum_out = sum;
     return rc;
+}
+
+choir_status ch_table_barrier(struct ch_table *table, struct ch_table_wait *wait, choir_bytes key,
+                              int64_t nranks, void (*done)(struct ch_table_wait *wait))
+{
+    char text[SUM_TEXT_MAX];
+    struct entry *entry;
+    int64_t arrived;
+    choir_status rc = sum_of(table, key, 1, &arrived, text);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    ch_table_wait_begin(wait, done);
+    if (arrived >= nranks)
+        return ch_table_set(table, key, choir_str(text));
+    /* Who waits for the key is to be told when the barrier is complete, not that it has begun. */
+    rc = await(table, wait, key);
+    if (rc == CHOIR_OK)
+        rc = write_quietly(table, key, 0, choir_str(text), &entry);
+    if (rc != CHOIR_OK) {
+        ch_table_wait_cancel(table, wait);
+        return rc;
+    }
+    return ch_table_wait_end(wait);
 }
 
 static bool equal(choir_bytes a, choir_bytes b)
@@ -522,7 +585,7 @@ choir_status ch_table_queue_push(struct ch_table *table, choir_bytes key, choir_
         memcpy(item->data, value.data, value.nbytes);
     ch_list_push_back(&entry->queue, &item->link);
     entry->queue_length++;
-    serve_one(entry);
+    serve_one(table, entry);
     return CHOIR_OK;
 }
 
@@ -588,7 +651,7 @@ choir_status ch_table_create(const struct ch_table_limits *limits, struct ch_tab
 static void destroy_entry(struct ch_table *table, struct entry *entry)
 {
     while (!ch_list_empty(&entry->waits))
-        forget_awaited(CH_CONTAINER(entry->waits.next, struct awaited, in_entry));
+        forget_awaited(table, CH_CONTAINER(entry->waits.next, struct awaited, in_entry));
     while (!ch_list_empty(&entry->queue))
         free_queued(table, entry, CH_CONTAINER(entry->queue.next, struct queued, link));
     free_value(table, entry);

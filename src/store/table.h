@@ -71,7 +71,7 @@ struct ch_table_wait {
     /* All keys have appeared; the wait is no longer registered. May use the table, and may free
      * itself. */
     void (*done)(struct ch_table_wait *wait);
-    size_t missing;            /* keys still to come */
+    size_t missing;            /* keys still to come, and one more until ch_table_wait_end() */
     struct ch_list registered; /* its entries, one for each key */
 };
 
@@ -81,6 +81,18 @@ struct ch_table_wait {
 choir_status ch_table_wait(struct ch_table *table, struct ch_table_wait *wait,
                            const choir_bytes *keys, size_t count,
                            void (*done)(struct ch_table_wait *wait));
+
+/* The same for keys that come one after the other: begin, add each, end. Until the end done() is not
+ * called; it returns what ch_table_wait() does. If adding fails, cancel the wait. */
+void ch_table_wait_begin(struct ch_table_wait *wait, void (*done)(struct ch_table_wait *wait));
+choir_status ch_table_wait_add(struct ch_table *table, struct ch_table_wait *wait, choir_bytes key);
+choir_status ch_table_wait_end(struct ch_table_wait *wait);
+
+/* One more arrives at a barrier of `nranks`: `key` counts them. CHOIR_OK: it is complete, and whoever
+ * waits for the key is served. CHOIR_IN_PROGRESS: done() will be called, by the one who completes it
+ * or by any other writing of the key. Arrivals are not taken back. */
+choir_status ch_table_barrier(struct ch_table *table, struct ch_table_wait *wait, choir_bytes key,
+                              int64_t nranks, void (*done)(struct ch_table_wait *wait));
 
 /* Forget a wait. Ignores one that is zeroed, done or cancelled. */
 void ch_table_wait_cancel(struct ch_table *table, struct ch_table_wait *wait);

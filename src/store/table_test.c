@@ -223,6 +223,64 @@ CHOIR_TEST(one_push_ends_one_wait)
     ch_table_destroy(table); /* with one still waiting */
 }
 
+CHOIR_TEST(keys_may_be_added_to_a_wait_one_by_one)
+{
+    struct ch_table *table = new_table();
+    struct ch_table_wait wait;
+
+    set(table, "here", "");
+    ch_table_wait_begin(&wait, note_done);
+    CHOIR_CHECK_OK(ch_table_wait_add(table, &wait, choir_str("here")));
+    CHOIR_CHECK_OK(ch_table_wait_add(table, &wait, choir_str("a")));
+    set(table, "a", "comes before the list is complete");
+    CHOIR_CHECK_EQ(ndone, 0);
+    CHOIR_CHECK_OK(ch_table_wait_add(table, &wait, choir_str("b")));
+    CHOIR_CHECK_STATUS(ch_table_wait_end(&wait), CHOIR_IN_PROGRESS);
+    CHOIR_CHECK_EQ(ndone, 0);
+    set(table, "b", "");
+    CHOIR_CHECK_EQ(ndone, 1);
+    ch_table_wait_begin(&wait, note_done);
+    CHOIR_CHECK_OK(ch_table_wait_end(&wait));
+    ch_table_destroy(table);
+}
+
+CHOIR_TEST(a_barrier_counts_and_lets_all_go_at_once)
+{
+    struct ch_table *table = new_table();
+    choir_bytes key = choir_str("b");
+    struct ch_table_wait before, first, second, last;
+
+    CHOIR_CHECK_STATUS(ch_table_wait(table, &before, &key, 1, note_done), CHOIR_IN_PROGRESS);
+    CHOIR_CHECK_STATUS(ch_table_barrier(table, &first, key, 3, note_done), CHOIR_IN_PROGRESS);
+    CHOIR_CHECK_STATUS(ch_table_barrier(table, &second, key, 3, note_done), CHOIR_IN_PROGRESS);
+    CHOIR_CHECK_EQ(ndone, 0); /* not even the one that waited for the key before it was there */
+    check_value(table, "b", "2");
+    CHOIR_CHECK_OK(ch_table_barrier(table, &last, key, 3, note_done));
+    CHOIR_CHECK_EQ(ndone, 3);
+    CHOIR_CHECK_OK(ch_table_barrier(table, &last, key, 3, note_done)); /* late ones pass */
+    check_value(table, "b", "4");
+    CHOIR_CHECK_OK(ch_table_barrier(table, &last, choir_str("none"), 0, note_done));
+    CHOIR_CHECK_OK(ch_table_barrier(table, &last, choir_str("less"), -1, note_done));
+    ch_table_destroy(table);
+}
+
+CHOIR_TEST(a_barrier_is_left_by_cancel_and_by_any_writing)
+{
+    struct ch_table *table = new_table();
+    choir_bytes key = choir_str("b");
+    struct ch_table_wait gone, stays;
+
+    CHOIR_CHECK_STATUS(ch_table_barrier(table, &gone, key, 9, note_done), CHOIR_IN_PROGRESS);
+    CHOIR_CHECK_STATUS(ch_table_barrier(table, &stays, key, 9, note_done), CHOIR_IN_PROGRESS);
+    ch_table_wait_cancel(table, &gone);
+    check_value(table, "b", "2"); /* an arrival is not taken back */
+    set(table, "b", "anything");
+    CHOIR_CHECK_EQ(ndone, 1);
+    CHOIR_CHECK_STATUS(ch_table_barrier(table, &gone, key, 9, note_done), CHOIR_ERR_INVALID);
+    check_value(table, "b", "anything");
+    ch_table_destroy(table);
+}
+
 /* A served wait may use the table at once: cancel its neighbour, wait again, remove the key. */
 static struct {
     struct ch_table *table;
@@ -310,9 +368,11 @@ static choir_status use_everything(void *arg)
         rc = ch_table_queue_push(table, keys[1], keys[1]);
     if (rc == CHOIR_OK)
         rc = ch_table_queue_pop(table, keys[1], &out);
+    if (rc == CHOIR_OK)
+        rc = ch_table_barrier(table, &wait, choir_str("barrier"), 2, note_done);
     choir_blob_free(&out);
     ch_table_destroy(table);
-    return rc;
+    return rc == CHOIR_IN_PROGRESS ? CHOIR_OK : rc;
 }
 
 CHOIR_TEST(every_failing_call_is_an_error)
