@@ -48,6 +48,13 @@ uint16_t ch_addr_port(const struct ch_addr *addr)
     return ntohs(addr->any.sa_family == AF_INET6 ? addr->v6.sin6_port : addr->v4.sin_port);
 }
 
+bool ch_addr_is_loopback(const struct ch_addr *addr)
+{
+    if (addr->any.sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&addr->v6.sin6_addr);
+    return addr->any.sa_family == AF_INET && ntohl(addr->v4.sin_addr.s_addr) >> 24 == 127;
+}
+
 bool ch_addr_equal(const struct ch_addr *a, const struct ch_addr *b)
 {
     if (a->any.sa_family != b->any.sa_family || ch_addr_port(a) != ch_addr_port(b))

@@ -50,6 +50,7 @@ choir_status ch_addr_from_kernel(const struct sockaddr_storage *from, struct ch_
 const char *ch_addr_text(const struct ch_addr *addr, char *buf);
 
 uint16_t ch_addr_port(const struct ch_addr *addr);
+bool ch_addr_is_loopback(const struct ch_addr *addr); /* 127.0.0.0/8, ::1 */
 bool ch_addr_equal(const struct ch_addr *a, const struct ch_addr *b);
 
 /*

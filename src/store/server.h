@@ -66,4 +66,9 @@ bool ch_conn_is_full(const struct ch_conn *conn);
  * as a stranger, and its hello timer is stopped. */
 choir_status ch_conn_admit(struct ch_conn *conn);
 
+/* choir_store_server_create() with other limits, for tests. */
+choir_status ch_store_server_create(const choir_store_server_create_opts *opts,
+                                    const struct ch_table_limits *limits,
+                                    choir_store_server **server_out);
+
 #endif
