@@ -84,6 +84,21 @@ static ssize_t real_write(int fd, const void *buf, size_t nbytes)
     return RETRY(write(fd, buf, nbytes));
 }
 
+static ssize_t real_pread(int fd, void *buf, size_t nbytes, off_t offset)
+{
+    return RETRY(pread(fd, buf, nbytes, offset));
+}
+
+static ssize_t real_pwrite(int fd, const void *buf, size_t nbytes, off_t offset)
+{
+    return RETRY(pwrite(fd, buf, nbytes, offset));
+}
+
+static int real_unlink(const char *path)
+{
+    return unlink(path);
+}
+
 static int real_fstat(int fd, struct stat *st_out)
 {
     return fstat(fd, st_out);
