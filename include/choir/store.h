@@ -137,7 +137,8 @@ CHOIR_API void choir_store_resume(choir_store *store);
  * full, the connection breaks), a later call of this handle says so. */
 CHOIR_API choir_status choir_store_set(choir_store *store, choir_bytes key, choir_bytes value);
 
-/* Wait until the key exists and fetch its value, to be freed with choir_blob_free(). */
+/* Wait until the key exists and fetch its value, to be freed with choir_blob_free(). The value of a
+ * key that is only a queue is empty. */
 CHOIR_API choir_status choir_store_get(choir_store *store, choir_bytes key, int64_t timeout_ms,
                                        choir_blob *value_out);
 

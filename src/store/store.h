@@ -2,8 +2,8 @@
  * store.h - what a kind of store must do. The core (store.c) does what all have in common.
  *
  * The core parses the URL, checks arguments, puts prefixes in front of keys, turns time-outs into
- * deadlines, counts handles, and fills in for operations a kind leaves NULL: append by compare_set,
- * multi_get and multi_set one by one, barrier by add and wait; the others are
+ * deadlines, counts handles, says which call on which key failed, and fills in for operations a kind
+ * leaves NULL: multi_get and multi_set one by one, barrier by add and wait; the others are
  * CHOIR_ERR_UNSUPPORTED. Kinds are listed in store.def. Contract tests: store_test.c, for every kind.
  *
  * One `self` may serve many handles (clones, prefixes).
@@ -46,6 +46,7 @@ struct ch_store_ops {
 
     choir_status (*set)(void *self, choir_bytes key, choir_bytes value,
                         const struct ch_patience *patience);
+    /* A key that is only a queue has an empty value. */
     choir_status (*get)(void *self, choir_bytes key, choir_blob *value_out,
                         const struct ch_patience *patience);
     choir_status (*add)(void *self, choir_bytes key, int64_t delta, int64_t *sum_out,
@@ -79,6 +80,7 @@ struct ch_store_ops {
                                   const struct ch_patience *patience);
     choir_status (*queue_length)(void *self, choir_bytes key, int64_t *length_out,
                                  const struct ch_patience *patience);
+    /* Not used under a prefix, where PyTorch's stores do without it as well. */
     choir_status (*barrier)(void *self, choir_bytes key, int64_t nranks,
                             const struct ch_patience *patience);
 };

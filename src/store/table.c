@@ -261,42 +261,69 @@ static void forget_awaited(struct ch_table *table, struct awaited *awaited)
     ch_free(awaited);
 }
 
-/* One awaited key has come. True if that ended its wait. */
-static bool serve(struct ch_table *table, struct awaited *awaited)
+/* One awaited key has come. */
+static void serve(struct ch_table *table, struct awaited *awaited)
 {
     struct ch_table_wait *wait = awaited->wait;
 
     forget_awaited(table, awaited);
-    if (--wait->missing > 0)
-        return false;
-    wait->done(wait);
-    return true;
+    if (--wait->missing == 0)
+        wait->done(wait);
 }
 
-/* The value of `entry` was written: all who wait for it are served. Those who are served may wait
- * again at once, hence a list of its own; and may cancel others, which takes those out of it. */
-static void serve_all(struct ch_table *table, struct entry *entry)
+/* Those who are served may wait again at once, hence a list of its own; and may cancel others, which
+ * takes those out of it. */
+static void serve_list(struct ch_table *table, struct ch_list *now)
 {
-    struct ch_list now = CH_LIST_INIT(now);
-
-    while (!ch_list_empty(&entry->waits)) {
-        struct ch_list *link = ch_list_pop_front(&entry->waits);
-
-        CH_CONTAINER(link, struct awaited, in_entry)->entry = NULL;
-        ch_list_push_back(&now, link);
-    }
-    while (!ch_list_empty(&now))
-        serve(table, CH_CONTAINER(now.next, struct awaited, in_entry));
+    while (!ch_list_empty(now))
+        serve(table, CH_CONTAINER(now->next, struct awaited, in_entry));
 }
 
-/* A push feeds one: the waits in turn, until one of them is done. Nothing runs before that, so the
- * entry is still there; afterwards it is not touched. */
-static void serve_one(struct ch_table *table, struct entry *entry)
+static void move(struct awaited *awaited, struct ch_list *now)
 {
-    while (!ch_list_empty(&entry->waits)) {
-        if (serve(table, CH_CONTAINER(entry->waits.next, struct awaited, in_entry)))
-            return;
+    ch_list_remove(&awaited->in_entry);
+    awaited->entry = NULL;
+    ch_list_push_back(now, &awaited->in_entry);
+}
+
+/* The value of `entry` was written. The entry may be gone afterwards. */
+static void serve_value(struct ch_table *table, struct entry *entry)
+{
+    struct ch_list now = CH_LIST_INIT(now), *link = entry->waits.next, *next;
+
+    for (; link != &entry->waits; link = next) {
+        struct awaited *awaited = CH_CONTAINER(link, struct awaited, in_entry);
+
+        next = link->next;
+        if (awaited->wait->awaits != CH_AWAITS_ELEMENT)
+            move(awaited, &now);
     }
+    serve_list(table, &now);
+}
+
+/* An element was pushed: the key exists for all who wait for it, and of those who wait for their turn
+ * the first whose wait it ends is served. The entry may be gone afterwards. */
+static void serve_push(struct ch_table *table, struct entry *entry)
+{
+    struct ch_list now = CH_LIST_INIT(now), *link = entry->waits.next, *next;
+    bool taken = false;
+
+    for (; link != &entry->waits; link = next) {
+        struct awaited *awaited = CH_CONTAINER(link, struct awaited, in_entry);
+        struct ch_table_wait *wait = awaited->wait;
+
+        next = link->next;
+        if (wait->awaits == CH_AWAITS_KEY) {
+            move(awaited, &now);
+        } else if (!taken && wait->missing > 1) {
+            wait->missing--;
+            forget_awaited(table, awaited);
+        } else if (!taken) {
+            move(awaited, &now);
+            taken = true;
+        }
+    }
+    serve_list(table, &now);
 }
 
 static choir_status await(struct ch_table *table, struct ch_table_wait *wait, choir_bytes key)
@@ -324,13 +351,18 @@ static choir_status await(struct ch_table *table, struct ch_table_wait *wait, ch
 
 void ch_table_wait_begin(struct ch_table_wait *wait, void (*done)(struct ch_table_wait *wait))
 {
-    *wait = (struct ch_table_wait){ .done = done, .missing = 1 };
+    *wait = (struct ch_table_wait){ .done = done, .missing = 1, .awaits = CH_AWAITS_TURN };
     ch_list_init(&wait->registered);
 }
 
 choir_status ch_table_wait_add(struct ch_table *table, struct ch_table_wait *wait, choir_bytes key)
 {
-    return ch_table_exists(table, key) ? CHOIR_OK : await(table, wait, key);
+    const struct entry *entry = find(table, key);
+    bool has_come = holds(entry);
+
+    if (wait->awaits == CH_AWAITS_ELEMENT)
+        has_come = entry != NULL && entry->queue_length > 0;
+    return has_come ? CHOIR_OK : await(table, wait, key);
 }
 
 choir_status ch_table_wait_end(struct ch_table_wait *wait)
@@ -338,11 +370,12 @@ choir_status ch_table_wait_end(struct ch_table_wait *wait)
     return --wait->missing > 0 ? CHOIR_IN_PROGRESS : CHOIR_OK;
 }
 
-choir_status ch_table_wait(struct ch_table *table, struct ch_table_wait *wait,
-                           const choir_bytes *keys, size_t count,
-                           void (*done)(struct ch_table_wait *wait))
+choir_status ch_table_wait_as(struct ch_table *table, struct ch_table_wait *wait,
+                              enum ch_table_awaits awaits, const choir_bytes *keys, size_t count,
+                              void (*done)(struct ch_table_wait *wait))
 {
     ch_table_wait_begin(wait, done);
+    wait->awaits = awaits;
     for (size_t i = 0; i < count; i++) {
         choir_status rc = ch_table_wait_add(table, wait, keys[i]);
 
@@ -352,6 +385,13 @@ choir_status ch_table_wait(struct ch_table *table, struct ch_table_wait *wait,
         }
     }
     return ch_table_wait_end(wait);
+}
+
+choir_status ch_table_wait(struct ch_table *table, struct ch_table_wait *wait,
+                           const choir_bytes *keys, size_t count,
+                           void (*done)(struct ch_table_wait *wait))
+{
+    return ch_table_wait_as(table, wait, CH_AWAITS_TURN, keys, count, done);
 }
 
 void ch_table_wait_cancel(struct ch_table *table, struct ch_table_wait *wait)
@@ -405,7 +445,7 @@ static choir_status write_value(struct ch_table *table, choir_bytes key, size_t 
     choir_status rc = write_quietly(table, key, keep, value, &entry);
 
     if (rc == CHOIR_OK)
-        serve_all(table, entry);
+        serve_value(table, entry);
     return rc;
 }
 
@@ -559,6 +599,38 @@ void ch_table_each(const struct ch_table *table, void (*see)(void *arg, choir_by
     }
 }
 
+struct listing {
+    choir_blob *keys;
+    size_t count;
+    choir_status rc;
+};
+
+static void list_one(void *arg, choir_bytes key)
+{
+    struct listing *listing = arg;
+
+    if (listing->rc == CHOIR_OK)
+        listing->rc = ch_blob_init(&listing->keys[listing->count], key.data, key.nbytes);
+    if (listing->rc == CHOIR_OK)
+        listing->count++;
+}
+
+choir_status ch_table_list(const struct ch_table *table, choir_blob **keys_out, size_t *count_out)
+{
+    struct listing listing = { .keys = ch_zalloc_array(table->nvalues + 1, sizeof(choir_blob)) };
+
+    if (listing.keys == NULL)
+        return ch_fail(CHOIR_ERR_NOMEM, "store: no memory for a list of %zu keys", table->nvalues);
+    ch_table_each(table, list_one, &listing);
+    if (listing.rc != CHOIR_OK) {
+        choir_blob_free_list(listing.keys, listing.count);
+        return listing.rc;
+    }
+    *keys_out = listing.keys;
+    *count_out = listing.count;
+    return CHOIR_OK;
+}
+
 /* --- queues ------------------------------------------------------------------------------------- */
 
 choir_status ch_table_queue_push(struct ch_table *table, choir_bytes key, choir_bytes value)
@@ -585,7 +657,7 @@ choir_status ch_table_queue_push(struct ch_table *table, choir_bytes key, choir_
         memcpy(item->data, value.data, value.nbytes);
     ch_list_push_back(&entry->queue, &item->link);
     entry->queue_length++;
-    serve_one(table, entry);
+    serve_push(table, entry);
     return CHOIR_OK;
 }
 

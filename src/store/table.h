@@ -56,6 +56,9 @@ size_t ch_table_count(const struct ch_table *table);
 void ch_table_each(const struct ch_table *table, void (*see)(void *arg, choir_bytes key),
                    void *arg);
 
+/* All keys, for choir_blob_free_list(). */
+choir_status ch_table_list(const struct ch_table *table, choir_blob **keys_out, size_t *count_out);
+
 /* --- queues -------------------------------------------------------------------------------------- */
 
 choir_status ch_table_queue_push(struct ch_table *table, choir_bytes key, choir_bytes value);
@@ -66,23 +69,38 @@ size_t ch_table_queue_length(const struct ch_table *table, choir_bytes key);
 
 /* --- waits --------------------------------------------------------------------------------------- */
 
+enum ch_table_awaits {
+    CH_AWAITS_KEY,     /* a value, or a queue that is not empty */
+    CH_AWAITS_TURN,    /* the same, but a push serves only the first of these whose wait it ends: as
+                          PyTorch's server does, whose clients wait before they pop */
+    CH_AWAITS_ELEMENT, /* a queue that is not empty; a push serves one. Who is served should pop in
+                          done(), or somebody else may be faster */
+};
+
 /* Lives in its owner. */
 struct ch_table_wait {
     /* All keys have appeared; the wait is no longer registered. May use the table, and may free
      * itself. */
     void (*done)(struct ch_table_wait *wait);
+    enum ch_table_awaits awaits;
     size_t missing;            /* keys still to come, and one more until ch_table_wait_end() */
     struct ch_list registered; /* its entries, one for each key */
 };
 
-/* CHOIR_OK: all exist already, nothing is registered. CHOIR_IN_PROGRESS: done() will be called. Nothing is
+/* CHOIR_OK: all have come already, nothing is registered. CHOIR_IN_PROGRESS: done() will be called. Nothing is
  * checked twice: a key deleted again before the last one comes still counts, and a key named twice
- * counts twice. A push into a queue serves the waits for it in turn, until one of them is done. */
+ * counts twice. */
+choir_status ch_table_wait_as(struct ch_table *table, struct ch_table_wait *wait,
+                              enum ch_table_awaits awaits, const choir_bytes *keys, size_t count,
+                              void (*done)(struct ch_table_wait *wait));
+
+/* The same, for CH_AWAITS_TURN. */
 choir_status ch_table_wait(struct ch_table *table, struct ch_table_wait *wait,
                            const choir_bytes *keys, size_t count,
                            void (*done)(struct ch_table_wait *wait));
 
-/* The same for keys that come one after the other: begin, add each, end. Until the end done() is not
+/* The same for keys that come one after the other: begin (for CH_AWAITS_TURN unless wait->awaits is
+ * then set otherwise), add each, end. Until the end done() is not
  * called; it returns what ch_table_wait() does. If adding fails, cancel the wait. */
 void ch_table_wait_begin(struct ch_table_wait *wait, void (*done)(struct ch_table_wait *wait));
 choir_status ch_table_wait_add(struct ch_table *table, struct ch_table_wait *wait, choir_bytes key);
