@@ -19,10 +19,13 @@ foreach(source IN LISTS choir_unit_tests choir_other_tests)
 endforeach()
 
 # What test scripts start.
-add_executable(leftover ${PROJECT_SOURCE_DIR}/tests/io/leftover.c)
-target_include_directories(leftover PRIVATE src include)
-target_link_libraries(leftover PRIVATE choir_static choir_flags choir_link_flags)
-set_target_properties(leftover PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
+foreach(helper io/leftover mpi/mpi_exchange)
+    get_filename_component(name ${helper} NAME)
+    add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/${helper}.c)
+    target_include_directories(${name} PRIVATE src include)
+    target_link_libraries(${name} PRIVATE choir_static choir_flags choir_link_flags)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
+endforeach()
 
 # Not with sanitizers: what they would measure means nothing.
 if(NOT CHOIR_SANITIZE)

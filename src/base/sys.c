@@ -3,6 +3,7 @@
  */
 #include "base/sys.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
@@ -398,6 +399,17 @@ static int real_atfork(void (*prepare)(void), void (*parent)(void), void (*child
 static int real_getaffinity(size_t nbytes, cpu_set_t *set_out)
 {
     return sched_getaffinity(0, nbytes, set_out);
+}
+
+/* Local: its names are nobody else's. Never unloaded: threads of it may run. */
+static void *real_dlopen(const char *file)
+{
+    return dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+static void *real_dlsym(void *library, const char *name)
+{
+    return dlsym(library, name);
 }
 
 static int real_random(void *buf, size_t nbytes)
