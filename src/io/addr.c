@@ -55,6 +55,21 @@ bool ch_addr_is_loopback(const struct ch_addr *addr)
     return addr->any.sa_family == AF_INET && ntohl(addr->v4.sin_addr.s_addr) >> 24 == 127;
 }
 
+void ch_addr_set_port(struct ch_addr *addr, uint16_t port)
+{
+    if (addr->any.sa_family == AF_INET6)
+        addr->v6.sin6_port = htons(port);
+    else
+        addr->v4.sin_port = htons(port);
+}
+
+bool ch_addr_is_wildcard(const struct ch_addr *addr)
+{
+    struct ch_addr wildcard = ch_addr_wildcard(addr->any.sa_family, ch_addr_port(addr));
+
+    return ch_addr_equal(addr, &wildcard);
+}
+
 bool ch_addr_equal(const struct ch_addr *a, const struct ch_addr *b)
 {
     if (a->any.sa_family != b->any.sa_family || ch_addr_port(a) != ch_addr_port(b))

@@ -51,6 +51,8 @@ const char *ch_addr_text(const struct ch_addr *addr, char *buf);
 
 uint16_t ch_addr_port(const struct ch_addr *addr);
 bool ch_addr_is_loopback(const struct ch_addr *addr); /* 127.0.0.0/8, ::1 */
+void ch_addr_set_port(struct ch_addr *addr, uint16_t port);
+bool ch_addr_is_wildcard(const struct ch_addr *addr);
 bool ch_addr_equal(const struct ch_addr *a, const struct ch_addr *b);
 
 /*

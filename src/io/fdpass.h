@@ -33,7 +33,7 @@
 
 enum {
     CH_FDPASS_VERSION = 1,
-    CH_FDPASS_FDS_MAX = 16,
+    CH_FDPASS_FDS_MAX = 48,
     CH_FDPASS_BYTES_MAX = 4096,
     CH_FDPASS_NAME_MAX = sizeof(CH_FDPASS_PREFIX) + 32, /* prefix, 32 hexadecimal digits, NUL */
 };

@@ -35,6 +35,24 @@ choir_status ch_sock_peer_addr(int fd, struct ch_addr *addr_out)
     return ch_addr_from_kernel(&ss, addr_out);
 }
 
+choir_status ch_sock_route(const struct ch_addr *to, struct ch_addr *addr_out)
+{
+    int fd = ch_sys_socket(to->any.sa_family, SOCK_DGRAM, 0);
+    choir_status rc;
+
+    if (fd < 0)
+        return ch_fail_errno("find the way to another host: socket");
+    /* Connecting a datagram socket sends nothing: it only picks the way. */
+    if (ch_sys_connect(fd, &to->any, to->len) != 0)
+        rc = ch_fail_errno("find the way to another host");
+    else
+        rc = ch_sock_local_addr(fd, addr_out);
+    ch_sys_close(fd);
+    if (rc == CHOIR_OK)
+        ch_addr_set_port(addr_out, 0);
+    return rc;
+}
+
 /* One of the two in words, for an error text; leaves the error that is being put into words alone. */
 static const char *addr_text(int fd, choir_status (*ask)(int, struct ch_addr *), char *buf)
 {

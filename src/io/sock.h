@@ -29,6 +29,9 @@ choir_status ch_sock_listen(const struct ch_addr *addr, int *fd_out);
 choir_status ch_sock_local_addr(int fd, struct ch_addr *addr_out);
 choir_status ch_sock_peer_addr(int fd, struct ch_addr *addr_out);
 
+/* Our address on the way to `to`, without asking anybody but the routing table; its port is 0. */
+choir_status ch_sock_route(const struct ch_addr *to, struct ch_addr *addr_out);
+
 /* The next connection. One that was given up before we took it is passed over. */
 choir_status ch_sock_accept(int listener, const struct ch_patience *patience, int *fd_out);
 choir_status ch_sock_accept_now(int listener, int *fd_out);

@@ -1,0 +1,399 @@
+/*
+ * hostlink.c - see hostlink.h.
+ */
+#include "engine/hostlink.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/sys.h"
+
+enum {
+    FDS = 3,              /* of each rank: segment, doorbell, pidfd */
+    RANKS_A_MESSAGE = 16, /* of the hub's */
+    /* Unprivileged users may have as many descriptors under way as they may have open, 1024 by
+     * default, whoever is the receiver: the hub waits for an acknowledgement after this many. */
+    RANKS_UNDER_WAY = 64,
+    INTRODUCTION_MS = 2000, /* a member that connected has this long to say who it is */
+};
+_Static_assert((int)FDS * RANKS_A_MESSAGE <= CH_FDPASS_FDS_MAX, "one message holds them");
+
+/* What a member says first. Never leaves the host: its byte order. */
+struct introduction {
+    uint32_t rank;
+    uint8_t id[CH_RANK_ID_NBYTES];
+};
+
+/* The head of each message of the hub's: whose descriptors follow, as places in the list. */
+struct parcel_label {
+    uint32_t first, count;
+};
+
+/* --- our own ------------------------------------------------------------------------------------ */
+
+static choir_status make_page(struct ch_hostlink *link)
+{
+    struct ch_neighbour *self = &link->self;
+    choir_status rc = ch_seg_create("choir-rank", CH_RANK_SEGMENT_NBYTES, &self->seg);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    self->page = ch_seg_base(self->seg);
+    self->page->magic = CH_RANK_PAGE_MAGIC;
+    self->page->version = CH_RANK_PAGE_VERSION;
+    self->page->rank = (uint32_t)link->rank;
+    memcpy(self->page->id, link->id, sizeof(link->id));
+    return CHOIR_OK;
+}
+
+choir_status ch_hostlink_open(struct ch_hostlink *link, int rank)
+{
+    struct ch_neighbour *self = &link->self;
+    choir_status rc;
+
+    link->rank = self->rank = rank;
+    link->listener.fd = self->pidfd = self->bell_fd = -1;
+    if (ch_sys_random(link->id, sizeof(link->id)) != 0)
+        return ch_fail_errno("rank %d: random bits for its id", rank);
+    rc = make_page(link);
+    if (rc == CHOIR_OK)
+        rc = ch_waiter_init(&link->waiter, &self->page->bell);
+    if (rc != CHOIR_OK)
+        return rc;
+    self->bell = link->waiter.bell;
+    self->bell_fd = link->waiter.bell.fd;
+    self->pidfd = ch_sys_pidfd_open(getpid());
+    if (self->pidfd < 0)
+        return ch_fail_errno("rank %d: a pidfd of its own process", rank);
+    return ch_fdpass_listen(&link->listener);
+}
+
+/* --- taking a neighbour's in ---------------------------------------------------------------------- */
+
+static void close_fds(int fds[FDS])
+{
+    for (int i = 0; i < FDS; i++)
+        ch_sys_close(fds[i]);
+}
+
+static choir_status check_page(const struct ch_rank_page *page,
+                               const struct ch_hostlink_member *member)
+{
+    if (page->magic != CH_RANK_PAGE_MAGIC || page->version != CH_RANK_PAGE_VERSION)
+        return ch_fail(CHOIR_ERR_PROTO, "its segment is not one of ours: magic 0x%llx version %u",
+                       (unsigned long long)page->magic, page->version);
+    if (page->rank != (uint32_t)member->rank ||
+        memcmp(page->id, member->id, CH_RANK_ID_NBYTES) != 0)
+        return ch_fail(CHOIR_ERR_PROTO, "its segment belongs to rank %u, or to another run",
+                       page->rank);
+    return CHOIR_OK;
+}
+
+/* Takes the descriptors over, also on failure. */
+static choir_status take_in(struct ch_neighbour *neighbour, const struct ch_hostlink_member *member,
+                            int fds[FDS])
+{
+    choir_status rc;
+
+    neighbour->rank = member->rank;
+    neighbour->bell_fd = fds[1];
+    neighbour->pidfd = fds[2];
+    rc = ch_seg_attach(fds[0], CH_RANK_SEGMENT_NBYTES, &neighbour->seg);
+    if (rc == CHOIR_OK) {
+        neighbour->page = ch_seg_base(neighbour->seg);
+        rc = check_page(neighbour->page, member);
+    }
+    if (rc != CHOIR_OK) {
+        ch_error_prefix("rank %d: ", member->rank);
+        return rc;
+    }
+    ch_bell_attach(&neighbour->bell, &neighbour->page->bell, neighbour->bell_fd);
+    return CHOIR_OK;
+}
+
+static void let_go(struct ch_neighbour *neighbour)
+{
+    ch_sys_close(neighbour->bell_fd);
+    ch_sys_close(neighbour->pidfd);
+    ch_seg_detach(neighbour->seg);
+}
+
+/* --- the hub ------------------------------------------------------------------------------------ */
+
+/* Whose introduction this is: a place in the list, or -1 for nobody whom we expect. */
+static ptrdiff_t recognise(const struct ch_hostlink *link, const struct ch_hostlink_member *members,
+                           const struct introduction *intro)
+{
+    for (size_t i = 0; i < link->count; i++) {
+        if ((uint32_t)members[i].rank == intro->rank && link->neighbours[i].seg == NULL &&
+            memcmp(members[i].id, intro->id, sizeof(intro->id)) == 0)
+            return (ptrdiff_t)i;
+    }
+    return -1;
+}
+
+/* One connection: whose it is, and what it brings. A stranger costs a line in the log. */
+static choir_status welcome(struct ch_hostlink *link, const struct ch_hostlink_member *members,
+                            int sock, const struct ch_patience *patience, ptrdiff_t *who_out)
+{
+    struct ch_patience short_one = *patience;
+    struct introduction intro = { .rank = 0 };
+    ch_deadline soon = ch_deadline_ms(INTRODUCTION_MS);
+    int fds[FDS];
+    size_t nbytes;
+    choir_status rc;
+
+    if (soon < short_one.until)
+        short_one.until = soon;
+    *who_out = -1;
+    rc = ch_fdpass_recv(sock, &intro, sizeof(intro), &nbytes, fds, FDS, &short_one);
+    if (rc == CHOIR_ERR_INTERRUPTED || rc == CHOIR_ERR_REMOTE || rc == CHOIR_ERR_FORKED)
+        return rc;
+    if (rc != CHOIR_OK) {
+        ch_log_warn("rank %d: a visitor at its socket was turned away: %s", link->rank,
+                    choir_last_error());
+        return CHOIR_OK;
+    }
+    *who_out = nbytes == sizeof(intro) ? recognise(link, members, &intro) : -1;
+    if (*who_out >= 0)
+        return take_in(&link->neighbours[*who_out], &members[*who_out], fds);
+    ch_log_warn("rank %d: a visitor at its socket says rank %u, which is not expected here",
+                link->rank, intro.rank);
+    close_fds(fds);
+    return CHOIR_OK;
+}
+
+/* Everybody's descriptors; socks[i] is the connection of members[i]. */
+static choir_status collect(struct ch_hostlink *link, const struct ch_hostlink_member *members,
+                            int *socks, const struct ch_patience *patience)
+{
+    size_t arrived = 1; /* ourselves */
+
+    while (arrived < link->count) {
+        ptrdiff_t who = -1;
+        int sock;
+        choir_status rc = ch_fdpass_accept(&link->listener, patience, &sock);
+
+        if (rc == CHOIR_ERR_PERMISSION)
+            continue; /* another user's, turned away */
+        if (rc != CHOIR_OK)
+            return rc;
+        rc = welcome(link, members, sock, patience, &who);
+        if (who >= 0)
+            socks[who] = sock;
+        else
+            ch_sys_close(sock);
+        if (rc != CHOIR_OK)
+            return rc;
+        arrived += who >= 0;
+    }
+    return CHOIR_OK;
+}
+
+static choir_status send_parcel(const struct ch_hostlink *link, int sock, size_t first,
+                                size_t count, const struct ch_patience *patience)
+{
+    struct parcel_label label = { (uint32_t)first, (uint32_t)count };
+    int fds[FDS * RANKS_A_MESSAGE];
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ch_neighbour *n = &link->neighbours[first + i];
+
+        fds[FDS * i] = ch_seg_fd(n->seg);
+        fds[FDS * i + 1] = n->bell_fd;
+        fds[FDS * i + 2] = n->pidfd;
+    }
+    return ch_fdpass_send(sock, &label, sizeof(label), fds, (int)(FDS * count), patience);
+}
+
+static size_t parcel_size(size_t first, size_t count)
+{
+    return count - first < RANKS_A_MESSAGE ? count - first : (size_t)RANKS_A_MESSAGE;
+}
+
+/* After the parcel that starts at `first` the receiver acknowledges: all under way have come. */
+static bool acknowledged_after(size_t first, size_t count)
+{
+    size_t end = first + parcel_size(first, count);
+
+    return end == count || end % RANKS_UNDER_WAY == 0;
+}
+
+static choir_status serve_member(const struct ch_hostlink *link, int sock,
+                                 const struct ch_patience *patience)
+{
+    choir_status rc = CHOIR_OK;
+
+    for (size_t first = 0; first < link->count && rc == CHOIR_OK; first += RANKS_A_MESSAGE) {
+        size_t nbytes;
+
+        rc = send_parcel(link, sock, first, parcel_size(first, link->count), patience);
+        if (rc == CHOIR_OK && acknowledged_after(first, link->count))
+            rc = ch_fdpass_recv(sock, NULL, 0, &nbytes, NULL, 0, patience);
+    }
+    return rc;
+}
+
+static choir_status be_hub(struct ch_hostlink *link, const struct ch_hostlink_member *members,
+                           const struct ch_patience *patience)
+{
+    int *socks = ch_alloc_array(link->count, sizeof(*socks));
+    choir_status rc;
+
+    if (socks == NULL)
+        return ch_fail(CHOIR_ERR_NOMEM, "no memory for the connections of %zu ranks", link->count);
+    for (size_t i = 0; i < link->count; i++)
+        socks[i] = -1;
+    rc = collect(link, members, socks, patience);
+    for (size_t i = 1; i < link->count && rc == CHOIR_OK; i++) {
+        rc = serve_member(link, socks[i], patience);
+        if (rc != CHOIR_OK)
+            ch_error_prefix("to rank %d: ", members[i].rank);
+    }
+    for (size_t i = 0; i < link->count; i++)
+        ch_sys_close(socks[i]);
+    ch_free(socks);
+    return rc;
+}
+
+/* --- a member ----------------------------------------------------------------------------------- */
+
+static choir_status introduce(const struct ch_hostlink *link, int sock,
+                              const struct ch_patience *patience)
+{
+    struct introduction intro = { .rank = (uint32_t)link->rank };
+    const int fds[FDS] = { ch_seg_fd(link->self.seg), link->self.bell_fd, link->self.pidfd };
+
+    memcpy(intro.id, link->id, sizeof(intro.id));
+    return ch_fdpass_send(sock, &intro, sizeof(intro), fds, FDS, patience);
+}
+
+/* Our own come back as well, with all the others: those are closed. */
+static choir_status unpack(struct ch_hostlink *link, const struct ch_hostlink_member *members,
+                           size_t first, size_t count, int *fds)
+{
+    choir_status rc = CHOIR_OK;
+
+    for (size_t i = 0; i < count; i++) {
+        if (rc != CHOIR_OK || members[first + i].rank == link->rank)
+            close_fds(&fds[FDS * i]);
+        else
+            rc = take_in(&link->neighbours[first + i], &members[first + i], &fds[FDS * i]);
+    }
+    return rc;
+}
+
+static choir_status receive_parcel(struct ch_hostlink *link,
+                                   const struct ch_hostlink_member *members, int sock, size_t first,
+                                   const struct ch_patience *patience)
+{
+    struct parcel_label label = { 0, 0 };
+    size_t count = parcel_size(first, link->count), nbytes;
+    int fds[FDS * RANKS_A_MESSAGE];
+    choir_status rc = ch_fdpass_recv(sock, &label, sizeof(label), &nbytes, fds, (int)(FDS * count),
+                                     patience);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    if (nbytes == sizeof(label) && label.first == first && label.count == count)
+        return unpack(link, members, first, count, fds);
+    for (size_t i = 0; i < count; i++)
+        close_fds(&fds[FDS * i]);
+    return ch_fail(CHOIR_ERR_PROTO, "descriptors of places %u to %u came, expected %zu to %zu",
+                   label.first, label.first + label.count, first, first + count);
+}
+
+static choir_status be_member(struct ch_hostlink *link, const struct ch_hostlink_member *members,
+                              const struct ch_patience *patience)
+{
+    int sock;
+    choir_status rc = ch_fdpass_connect(members[0].socket, patience, &sock);
+
+    if (rc != CHOIR_OK) {
+        ch_error_prefix("to rank %d: ", members[0].rank);
+        return rc;
+    }
+    rc = introduce(link, sock, patience);
+    for (size_t first = 0; first < link->count && rc == CHOIR_OK; first += RANKS_A_MESSAGE) {
+        rc = receive_parcel(link, members, sock, first, patience);
+        if (rc == CHOIR_OK && acknowledged_after(first, link->count))
+            rc = ch_fdpass_send(sock, NULL, 0, NULL, 0, patience);
+    }
+    if (rc != CHOIR_OK)
+        ch_error_prefix("from rank %d: ", members[0].rank);
+    ch_sys_close(sock);
+    return rc;
+}
+
+/* --- together ----------------------------------------------------------------------------------- */
+
+static choir_status make_room(struct ch_hostlink *link, const struct ch_hostlink_member *members,
+                              size_t count)
+{
+    link->neighbours = ch_zalloc_array(count, sizeof(*link->neighbours));
+    if (link->neighbours == NULL)
+        return ch_fail(CHOIR_ERR_NOMEM, "no memory for %zu ranks of one host", count);
+    link->count = count;
+    for (size_t i = 0; i < count; i++) {
+        if (members[i].rank == link->rank)
+            link->neighbours[i] = link->self;
+        else
+            link->neighbours[i] = (struct ch_neighbour){ .rank = -1, .bell_fd = -1, .pidfd = -1 };
+    }
+    return CHOIR_OK;
+}
+
+choir_status ch_hostlink_exchange(struct ch_hostlink *link,
+                                  const struct ch_hostlink_member *members, size_t count,
+                                  const struct ch_patience *patience)
+{
+    choir_status rc = make_room(link, members, count);
+
+    if (rc == CHOIR_OK)
+        rc = members[0].rank == link->rank ? be_hub(link, members, patience)
+                                           : be_member(link, members, patience);
+    if (rc != CHOIR_OK)
+        ch_error_prefix("rank %d: exchange of descriptors on its host: ", link->rank);
+    ch_fdpass_unlisten(&link->listener);
+    ch_waiter_set_crowd(&link->waiter, (int)count);
+    return rc;
+}
+
+void ch_hostlink_close(struct ch_hostlink *link)
+{
+    for (size_t i = 0; i < link->count; i++) {
+        if (link->neighbours[i].rank != link->rank)
+            let_go(&link->neighbours[i]);
+    }
+    ch_free(link->neighbours);
+    ch_fdpass_unlisten(&link->listener);
+    ch_sys_close(link->self.pidfd);
+    ch_waiter_fini(&link->waiter);
+    ch_seg_detach(link->self.seg);
+    memset(link, 0, sizeof(*link));
+    link->listener.fd = link->self.pidfd = -1;
+}
+
+struct ch_neighbour *ch_hostlink_find(const struct ch_hostlink *link, int rank)
+{
+    for (size_t i = 0; i < link->count; i++) {
+        if (link->neighbours[i].rank == rank)
+            return &link->neighbours[i];
+    }
+    return NULL;
+}
+
+choir_status ch_neighbour_alive(const struct ch_neighbour *neighbour, bool *alive_out)
+{
+    struct pollfd pfd = { .fd = neighbour->pidfd, .events = POLLIN };
+
+    if (ch_sys_poll(&pfd, 1, 0) < 0)
+        return ch_fail_errno("ask the kernel whether rank %d runs", neighbour->rank);
+    *alive_out = pfd.revents == 0;
+    return CHOIR_OK;
+}

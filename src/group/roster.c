@@ -1,0 +1,390 @@
+/*
+ * roster.c - see roster.h.
+ */
+#include "group/roster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+enum { KEY_MAX = 32, WHO_LISTED = 8 };
+
+/* What the store is asked with: one deadline for all. */
+struct meeting {
+    choir_store *store;
+    const struct ch_record *mine;
+    ch_deadline began, until;
+};
+
+static int64_t left_ms(const struct meeting *meeting)
+{
+    int64_t left = ch_deadline_left_ns(meeting->until);
+
+    /* A store takes 0 for "its own": what is left of the last millisecond is a millisecond. */
+    return left < 0 ? -1 : left / (int64_t)CH_MS + 1;
+}
+
+static const char *rank_key(unsigned rank, char *key)
+{
+    snprintf(key, KEY_MAX, "rank/%u", rank);
+    return key;
+}
+
+choir_status ch_roster_round(choir_store *store, const char *scope, const char *attempt, int nranks,
+                             choir_store **round_out)
+{
+    char text[96];
+    int64_t arrived;
+    choir_status rc;
+
+    snprintf(text, sizeof(text), "choir/%.20s/%.20s/arrived", scope, attempt);
+    rc = choir_store_add(store, choir_str(text), 1, &arrived);
+    if (rc != CHOIR_OK)
+        return rc;
+    snprintf(text, sizeof(text), "choir/%.20s/%.20s/%lld", scope, attempt,
+             (long long)((arrived - 1) / nranks));
+    return choir_store_prefix(store, choir_str(text), round_out);
+}
+
+/* --- verdicts ----------------------------------------------------------------------------------- */
+
+/*
+ * As stored: one byte, 'y' or 'n'. Behind 'y' what the phase has to tell. Behind 'n' the code as a
+ * decimal number, a blank, the culprit likewise, a blank, and the text.
+ */
+static void publish(const struct meeting *meeting, const char *key, const void *bytes,
+                    size_t nbytes)
+{
+    choir_blob present = { NULL, 0 };
+    choir_error why;
+
+    /* Best effort: a store that does not answer any more is the others' error soon enough. */
+    ch_error_save(&why);
+    if (choir_store_compare_set(meeting->store, choir_str(key), choir_str(""),
+                                (choir_bytes){ bytes, nbytes }, &present) == CHOIR_OK)
+        choir_blob_free(&present);
+    ch_error_load(&why);
+}
+
+/* Tell everybody what went wrong here: this thread's last error. Returns its code. */
+static choir_status publish_failure(const struct meeting *meeting, const char *key)
+{
+    choir_error why;
+    char text[sizeof(why.text) + 64];
+    int length;
+
+    ch_error_save(&why);
+    length = snprintf(text, sizeof(text), "n%d %d %s", (int)why.code, why.culprit, why.text);
+    publish(meeting, key, text, (size_t)length);
+    return why.code;
+}
+
+/* The status that a verdict of failure tells. */
+static choir_status failure_of(const choir_blob *verdict)
+{
+    char *at = verdict->data + 1;
+    long code = strtol(at, &at, 10), culprit = strtol(at, &at, 10);
+
+    if (code >= 0 || code < -1000 || *at != ' ')
+        return ch_fail(CHOIR_ERR_PROTO, "the verdict of the rendezvous makes no sense: \"%.60s\"",
+                       verdict->data);
+    return ch_fail_rank((choir_status)code, (int)culprit, "choir_init", "%s", at + 1);
+}
+
+/* Wait for the verdict; *verdict_out, to be freed, if it is good. */
+static choir_status hear(const struct meeting *meeting, const char *key, choir_blob *verdict_out)
+{
+    choir_blob verdict = { NULL, 0 };
+    choir_status rc =
+        choir_store_get(meeting->store, choir_str(key), left_ms(meeting), &verdict);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    if (verdict.nbytes > 0 && verdict.data[0] == 'y') {
+        *verdict_out = verdict;
+        return CHOIR_OK;
+    }
+    rc = failure_of(&verdict);
+    choir_blob_free(&verdict);
+    return rc;
+}
+
+/* --- who is missing ----------------------------------------------------------------------------- */
+
+/* Append "0-3, 7" for the ranks whose `there` is `wanted`. */
+static void list_ranks(const bool *there, unsigned nranks, bool wanted, char *out, size_t size)
+{
+    size_t at = 0;
+
+    out[0] = '\0';
+    for (unsigned r = 0; r < nranks && at + 32 < size; r++) {
+        unsigned last = r;
+
+        if (there[r] != wanted)
+            continue;
+        while (last + 1 < nranks && there[last + 1] == wanted)
+            last++;
+        at += (size_t)snprintf(out + at, size - at, last > r ? "%s%u-%u" : "%s%u",
+                               at > 0 ? ", " : "", r, last);
+        r = last;
+    }
+}
+
+/* Mark the ranks whose records are in the store. */
+static choir_status find_joined(const struct meeting *meeting, bool *there)
+{
+    choir_blob *keys;
+    size_t count;
+    choir_status rc = choir_store_list(meeting->store, &keys, &count);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    for (size_t i = 0; i < count; i++) {
+        unsigned rank;
+        char rest;
+
+        if (sscanf(keys[i].data, "rank/%u%c", &rank, &rest) == 1 && rank < meeting->mine->nranks)
+            there[rank] = true;
+    }
+    choir_blob_free_list(keys, count);
+    return CHOIR_OK;
+}
+
+/* Where the first few of those who joined are, for the error text. */
+static void list_places(const struct meeting *meeting, const bool *there, char *out, size_t size)
+{
+    size_t at = 0;
+    unsigned listed = 0;
+
+    out[0] = '\0';
+    for (unsigned r = 0; r < meeting->mine->nranks && listed < WHO_LISTED; r++) {
+        choir_blob blob;
+        struct ch_record record;
+        char key[KEY_MAX], who[CH_RECORD_WHO_MAX];
+
+        if (!there[r] || choir_store_get(meeting->store, choir_str(rank_key(r, key)), 1000,
+                                         &blob) != CHOIR_OK)
+            continue;
+        if (ch_record_read(blob.data, blob.nbytes, &record) == CHOIR_OK && at < size)
+            at += (size_t)snprintf(out + at, size - at, "%s%s", listed++ > 0 ? ", " : "; joined: ",
+                                   ch_record_who(&record, who));
+        choir_blob_free(&blob);
+    }
+}
+
+/* The time is up: say who joined and who did not, to ourselves and to the others. */
+static choir_status give_up(const struct meeting *meeting, const char *key)
+{
+    unsigned nranks = meeting->mine->nranks;
+    bool *there = ch_zalloc_array(nranks, sizeof(*there));
+    char missing[200], places[700], who[CH_RECORD_WHO_MAX];
+    double waited = (double)(ch_now() - meeting->began) / 1e9;
+    unsigned joined = 0, culprit = 0;
+    choir_error why;
+
+    ch_error_save(&why);
+    if (there == NULL || find_joined(meeting, there) != CHOIR_OK) {
+        ch_free(there);
+        return ch_error_load(&why);
+    }
+    for (unsigned r = 0; r < nranks; r++)
+        joined += there[r];
+    while (culprit < nranks && there[culprit])
+        culprit++;
+    list_ranks(there, nranks, false, missing, sizeof(missing));
+    list_places(meeting, there, places, sizeof(places));
+    ch_free(there);
+    if (joined == nranks)
+        ch_fail(CHOIR_ERR_TIMEOUT, "%s waited %.1f s: all %u ranks have joined, not all have gone on",
+                ch_record_who(meeting->mine, who), waited, nranks);
+    else
+        ch_fail_rank(CHOIR_ERR_TIMEOUT, (int)culprit, "choir_init",
+                     "%s waited %.1f s: %u of %u ranks have joined, missing: %s%s",
+                     ch_record_who(meeting->mine, who), waited, joined, nranks, missing, places);
+    return publish_failure(meeting, key);
+}
+
+/* --- joining ------------------------------------------------------------------------------------ */
+
+/* A record as the store holds it, compared and set: *present_out is what is there afterwards. */
+static choir_status claim(const struct meeting *meeting, const char *key,
+                          struct ch_record *present_out)
+{
+    unsigned char bytes[sizeof(struct ch_record)];
+    choir_blob present = { NULL, 0 };
+    choir_status rc;
+
+    ch_record_write(meeting->mine, bytes);
+    rc = choir_store_compare_set(meeting->store, choir_str(key), choir_str(""),
+                                 (choir_bytes){ bytes, sizeof(bytes) }, &present);
+    if (rc != CHOIR_OK)
+        return rc;
+    rc = ch_record_read(present.data, present.nbytes, present_out);
+    choir_blob_free(&present);
+    return rc;
+}
+
+/* Does another rank's record fit ours? */
+static choir_status compare(const struct ch_record *mine, const struct ch_record *other)
+{
+    static const char *const orders[] = { "unknown", "little", "big" };
+    char me[CH_RECORD_WHO_MAX], them[CH_RECORD_WHO_MAX];
+
+    ch_record_who(mine, me);
+    ch_record_who(other, them);
+    if (strcmp(mine->version, other->version) != 0 || mine->format != other->format)
+        return ch_fail_rank(CHOIR_ERR_PROTO, (int)other->rank, "choir_init",
+                            "versions differ: %s has Choir %s (format %u), %s has %s (format %u)",
+                            me, mine->version, mine->format, them, other->version, other->format);
+    if (mine->byte_order != other->byte_order)
+        return ch_fail_rank(CHOIR_ERR_PROTO, (int)other->rank, "choir_init",
+                            "byte orders differ: %s is %s-endian, %s is %s-endian", me,
+                            orders[mine->byte_order % 3], them, orders[other->byte_order % 3]);
+    if (mine->nranks != other->nranks)
+        return ch_fail_rank(CHOIR_ERR_INVALID, (int)other->rank, "choir_init",
+                            "world sizes differ: %s was told %u ranks, %s was told %u", me,
+                            mine->nranks, them, other->nranks);
+    return CHOIR_OK;
+}
+
+static choir_status enter(const struct meeting *meeting)
+{
+    const struct ch_record *mine = meeting->mine;
+    struct ch_record other;
+    char key[KEY_MAX], me[CH_RECORD_WHO_MAX], them[CH_RECORD_WHO_MAX];
+    choir_status rc = claim(meeting, "first", &other);
+
+    if (rc == CHOIR_OK)
+        rc = compare(mine, &other);
+    if (rc == CHOIR_OK)
+        rc = claim(meeting, rank_key(mine->rank, key), &other);
+    if (rc == CHOIR_OK && memcmp(mine->id, other.id, sizeof(mine->id)) != 0)
+        rc = ch_fail_rank(CHOIR_ERR_INVALID, (int)mine->rank, "choir_init",
+                          "two processes claim the same rank: %s was here first, and now comes %s",
+                          ch_record_who(&other, them), ch_record_who(mine, me));
+    return rc;
+}
+
+/* The records of all ranks, as stored, behind each other. */
+static choir_status fetch_records(const struct meeting *meeting, char *names, choir_bytes *keys,
+                                  char *records_out)
+{
+    size_t nranks = meeting->mine->nranks;
+    choir_blob *blobs;
+    choir_status rc;
+
+    for (size_t r = 0; r < nranks; r++)
+        keys[r] = choir_str(rank_key((unsigned)r, names + r * KEY_MAX));
+    rc = choir_store_multi_get(meeting->store, keys, nranks, left_ms(meeting), &blobs);
+    if (rc != CHOIR_OK)
+        return rc;
+    for (size_t r = 0; r < nranks && rc == CHOIR_OK; r++) {
+        if (blobs[r].nbytes != sizeof(struct ch_record))
+            rc = ch_fail(CHOIR_ERR_PROTO, "the record of rank %zu has %zu bytes, expected %zu", r,
+                         blobs[r].nbytes, sizeof(struct ch_record));
+        else
+            memcpy(records_out + r * sizeof(struct ch_record), blobs[r].data, blobs[r].nbytes);
+    }
+    choir_blob_free_list(blobs, nranks);
+    return rc;
+}
+
+/* All have come: put their records together for everybody. */
+static choir_status publish_roster(const struct meeting *meeting)
+{
+    size_t nranks = meeting->mine->nranks, nbytes = 1 + nranks * sizeof(struct ch_record);
+    char *roster = ch_alloc(nbytes), *names = ch_alloc_array(nranks, KEY_MAX);
+    choir_bytes *keys = ch_alloc_array(nranks, sizeof(*keys));
+    choir_status rc;
+
+    if (roster == NULL || names == NULL || keys == NULL)
+        rc = ch_fail(CHOIR_ERR_NOMEM, "no memory for the records of %zu ranks", nranks);
+    else
+        rc = fetch_records(meeting, names, keys, roster + 1);
+    if (rc == CHOIR_OK) {
+        roster[0] = 'y';
+        publish(meeting, "known", roster, nbytes);
+    }
+    ch_free(keys);
+    ch_free(names);
+    ch_free(roster);
+    return rc;
+}
+
+/* Count ourselves in; the last one publishes. */
+static choir_status arrive(const struct meeting *meeting, const char *counter,
+                           choir_status (*publish_all)(const struct meeting *meeting))
+{
+    int64_t arrived;
+    choir_status rc = choir_store_add(meeting->store, choir_str(counter), 1, &arrived);
+
+    if (rc == CHOIR_OK && arrived == (int64_t)meeting->mine->nranks)
+        rc = publish_all(meeting);
+    return rc;
+}
+
+static choir_status read_roster(const struct meeting *meeting, const choir_blob *verdict,
+                                struct ch_record *all_out)
+{
+    size_t nranks = meeting->mine->nranks;
+    choir_status rc = CHOIR_OK;
+
+    if (verdict->nbytes != 1 + nranks * sizeof(struct ch_record))
+        return ch_fail(CHOIR_ERR_PROTO, "the list of ranks has %zu bytes, expected %zu",
+                       verdict->nbytes, 1 + nranks * sizeof(struct ch_record));
+    for (size_t r = 0; r < nranks && rc == CHOIR_OK; r++) {
+        rc = ch_record_read(verdict->data + 1 + r * sizeof(struct ch_record),
+                            sizeof(struct ch_record), &all_out[r]);
+        if (rc == CHOIR_OK && all_out[r].rank != r)
+            rc = ch_fail(CHOIR_ERR_PROTO, "the record of rank %zu says rank %u", r,
+                         all_out[r].rank);
+    }
+    return rc;
+}
+
+choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch_deadline until,
+                            struct ch_record *all_out)
+{
+    struct meeting meeting = { store, mine, ch_now(), until };
+    choir_blob verdict = { NULL, 0 };
+    choir_status rc = enter(&meeting);
+
+    if (rc == CHOIR_OK)
+        rc = arrive(&meeting, "arrived", publish_roster);
+    if (rc != CHOIR_OK)
+        return publish_failure(&meeting, "known");
+    rc = hear(&meeting, "known", &verdict);
+    if (rc == CHOIR_ERR_TIMEOUT && ch_deadline_passed(until))
+        return give_up(&meeting, "known");
+    if (rc == CHOIR_OK)
+        rc = read_roster(&meeting, &verdict, all_out);
+    choir_blob_free(&verdict);
+    return rc;
+}
+
+static choir_status publish_done(const struct meeting *meeting)
+{
+    publish(meeting, "done", "y", 1);
+    return CHOIR_OK;
+}
+
+choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, ch_deadline until,
+                              choir_status mine_went)
+{
+    struct meeting meeting = { store, mine, ch_now(), until };
+    choir_blob verdict = { NULL, 0 };
+    choir_status rc = mine_went;
+
+    if (rc == CHOIR_OK)
+        rc = arrive(&meeting, "ready", publish_done);
+    if (rc != CHOIR_OK)
+        return publish_failure(&meeting, "done");
+    rc = hear(&meeting, "done", &verdict);
+    if (rc == CHOIR_ERR_TIMEOUT && ch_deadline_passed(until))
+        return give_up(&meeting, "done");
+    choir_blob_free(&verdict);
+    return rc;
+}

@@ -1,0 +1,48 @@
+/*
+ * roster.h - the ranks of a job meet in a store, and each learns the records of all.
+ *
+ * Keys, below the prefix that the caller's handle has:
+ *
+ *   first       the record of whoever came first: later ones compare version, byte order and size
+ *   rank/<r>    the record of rank r; who finds another's there claims a rank that is taken
+ *   arrived     how many have joined
+ *   known       the verdict: all records, or why it failed
+ *   ready       how many have done what comes after (ch_roster_finish)
+ *   done        the verdict on that
+ *
+ * A verdict is written once, by compare and set: the first cause wins and everybody hears it, those
+ * who wait and those who come later.
+ */
+#ifndef CH_ROSTER_H
+#define CH_ROSTER_H
+
+#include <choir/status.h>
+#include <choir/store.h>
+
+#include "base/clock.h"
+#include "group/record.h"
+
+/*
+ * A store may see several meetings, one after the other, and keep what the earlier ones left. Ranks that
+ * arrive below `scope` are counted: every full round of `nranks` is a meeting, with a prefix of its own.
+ * `attempt` tells the tries of a launcher apart. *round_out ends with choir_store_close().
+ */
+choir_status ch_roster_round(choir_store *store, const char *scope, const char *attempt, int nranks,
+                             choir_store **round_out);
+
+/*
+ * Join as mine->rank of mine->nranks. `all_out` has room for mine->nranks records.
+ * Blocks:  until all have joined, one has failed, or `until`.
+ * Errors:  see choir_init().
+ */
+choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch_deadline until,
+                            struct ch_record *all_out);
+
+/*
+ * Tell the others how it went on after joining: `mine_went` is CHOIR_OK, or a failure whose text is this
+ * thread's last error. Returns CHOIR_OK when it went well everywhere, otherwise the first failure.
+ */
+choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, ch_deadline until,
+                              choir_status mine_went);
+
+#endif
