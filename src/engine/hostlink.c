@@ -21,7 +21,7 @@ enum {
     RANKS_UNDER_WAY = 64,
     INTRODUCTION_MS = 2000, /* a member that connected has this long to say who it is */
 };
-_Static_assert((int)FDS * RANKS_A_MESSAGE <= CH_FDPASS_FDS_MAX, "one message holds them");
+_Static_assert((int)FDS *RANKS_A_MESSAGE <= CH_FDPASS_FDS_MAX, "one message holds them");
 
 /* What a member says first. Never leaves the host: its byte order. */
 struct introduction {

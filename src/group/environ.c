@@ -4,6 +4,7 @@
 #include "group/environ.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,12 +131,11 @@ static void warn_of_others(const struct ch_whereabouts *chosen, const struct ch_
     for (size_t i = 0; i < CH_ARRAY_LEN(sources); i++) {
         int rank, nranks;
 
-        if (!tells(&sources[i], env) ||
-            read_source(&sources[i], env, &rank, &nranks) != CHOIR_OK ||
+        if (!tells(&sources[i], env) || read_source(&sources[i], env, &rank, &nranks) != CHOIR_OK ||
             (rank == chosen->rank && nranks == chosen->nranks))
             continue;
-        ch_log_warn("%s says rank %d of %d, %s says rank %d of %d: the first is taken",
-                    chosen->source, chosen->rank, chosen->nranks, sources[i].who, rank, nranks);
+        ch_log_warn("rank %d of %d by %s, but rank %d of %d by %s: the first is taken",
+                    chosen->rank, chosen->nranks, chosen->source, rank, nranks, sources[i].who);
         return;
     }
 }
@@ -206,7 +206,7 @@ static bool has_scheme(const char *url, const char *scheme)
 static choir_status check_port(const char *where, size_t length)
 {
     const char *colon = NULL;
-    int port;
+    int port = -1;
     char text[24];
 
     for (const char *p = where; p < where + length; p++) {
@@ -281,13 +281,13 @@ static choir_status place_of_master(const struct ch_environ *env, struct ch_wher
     const char *agent = ask(env, "TORCHELASTIC_USE_AGENT_STORE");
     bool v6 = strchr(host, ':') != NULL && host[0] != '[';
     bool served = agent != NULL && strcmp(agent, "True") == 0;
-    int number;
+    int number = -1;
 
     if (parse_number("MASTER_PORT", port, 0, &number) != CHOIR_OK || number > 65535)
         return ch_fail(CHOIR_ERR_INVALID,
                        "MASTER_PORT is \"%.40s\", expected a number from 0 to 65535", port);
-    return keep_url(out, served ? CH_MEET_AGENT : CH_MEET_SERVE, "tcp://%s%s%s:%d%s",
-                    v6 ? "[" : "", host, v6 ? "]" : "", number, served ? "?protocol=torch" : "");
+    return keep_url(out, served ? CH_MEET_AGENT : CH_MEET_SERVE, "tcp://%s%s%s:%d%s", v6 ? "[" : "",
+                    host, v6 ? "]" : "", number, served ? "?protocol=torch" : "");
 }
 
 static choir_status no_place(const struct ch_environ *env, bool asked_for)
@@ -381,8 +381,9 @@ choir_status ch_whereabouts_find(const choir_init_opts *opts, const struct ch_en
     if (rc == CHOIR_OK)
         rc = find_rank(opts, query != NULL ? query + 1 : "", env, &source, out);
     if (rc == CHOIR_OK && !has_scheme(url, "env") && strcmp(out->source, "no launcher") == 0)
-        rc = ch_fail(CHOIR_ERR_INVALID, "rank parameter missing: \"%s\" tells where to meet, and "
-                                        "neither arguments nor environment which rank this is",
+        rc = ch_fail(CHOIR_ERR_INVALID,
+                     "rank parameter missing: \"%s\" tells where to meet, and "
+                     "neither arguments nor environment which rank this is",
                      url);
     if (rc != CHOIR_OK)
         return rc;

@@ -33,14 +33,14 @@ enum ch_meeting {
 struct ch_whereabouts {
     int rank, nranks;
     int local_rank, local_nranks; /* hints, -1 if not told: hosts are told apart by what they are */
-    const char *source;           /* who told rank and size, for people: "torchrun (RANK, WORLD_SIZE)" */
+    const char *source; /* who told rank and size, for people: "torchrun (RANK, WORLD_SIZE)" */
     enum ch_meeting meeting;
     char url[CH_URL_MAX];
     const char *attempt;    /* which try of the launcher's this is, "0" if not told */
     const char *run_id;     /* NULL: not told */
     int token_fd;           /* -1: none */
     const char *token_file; /* NULL: none */
-    const char *bind;       /* where rank 0 is to serve, if not where the URL says; NULL: not told */
+    const char *bind; /* where rank 0 is to serve, if not where the URL says; NULL: not told */
 };
 
 /* Strings in *out point into `opts` and the environment.

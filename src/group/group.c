@@ -29,12 +29,14 @@ static choir_status read_opts(const choir_init_opts *given, choir_init_opts *out
     if (out->store != NULL && out->url != NULL)
         return ch_fail(CHOIR_ERR_INVALID, "both a store and a URL are given: expected one place");
     if (out->store != NULL && out->nranks <= 0)
-        return ch_fail(CHOIR_ERR_INVALID, "a store is given: nranks is %d, and which rank of how "
-                                          "many this is must be told as well",
+        return ch_fail(CHOIR_ERR_INVALID,
+                       "a store is given: nranks is %d, and which rank of how "
+                       "many this is must be told as well",
                        out->nranks);
     if (out->nranks < 0)
-        return ch_fail(CHOIR_ERR_INVALID, "nranks is %d, expected 1 or more, or 0 to ask the "
-                                          "environment",
+        return ch_fail(CHOIR_ERR_INVALID,
+                       "nranks is %d, expected 1 or more, or 0 to ask the "
+                       "environment",
                        out->nranks);
     return CHOIR_OK;
 }
@@ -43,9 +45,12 @@ static choir_status read_opts(const choir_init_opts *given, choir_init_opts *out
 static choir_status use_given_store(const choir_init_opts *opts, struct ch_whereabouts *where,
                                     struct ch_meeting_place *place)
 {
-    *where = (struct ch_whereabouts){ .rank = opts->rank, .nranks = opts->nranks,
-                                      .local_rank = -1, .local_nranks = -1,
-                                      .source = "the caller's arguments", .attempt = "0",
+    *where = (struct ch_whereabouts){ .rank = opts->rank,
+                                      .nranks = opts->nranks,
+                                      .local_rank = -1,
+                                      .local_nranks = -1,
+                                      .source = "the caller's arguments",
+                                      .attempt = "0",
                                       .token_fd = -1 };
     if (opts->rank < 0 || opts->rank >= opts->nranks)
         return ch_fail(CHOIR_ERR_INVALID, "rank is %d, expected 0 to %d", opts->rank,
@@ -85,8 +90,7 @@ static void number_hosts(choir_group *group)
 
 static choir_status exchange(choir_group *group, const struct ch_patience *patience)
 {
-    struct ch_hostlink_member *members =
-        ch_alloc_array((size_t)group->nranks, sizeof(*members));
+    struct ch_hostlink_member *members = ch_alloc_array((size_t)group->nranks, sizeof(*members));
     size_t count = 0;
     choir_status rc;
 
@@ -103,8 +107,7 @@ static choir_status exchange(choir_group *group, const struct ch_patience *patie
     return rc;
 }
 
-static choir_status join(choir_group *group, choir_store *round,
-                         const struct ch_patience *patience)
+static choir_status join(choir_group *group, choir_store *round, const struct ch_patience *patience)
 {
     struct ch_record mine;
     choir_status rc = write_own_record(group, &mine);
@@ -135,8 +138,7 @@ static choir_status meet_and_join(choir_group *group, const choir_init_opts *opt
         rc = join(group, round, patience);
     choir_store_close(round);
     if (rc == CHOIR_OK)
-        snprintf(group->origin, sizeof(group->origin), "%s; %s", where->source,
-                 group->place.story);
+        snprintf(group->origin, sizeof(group->origin), "%s; %s", where->source, group->place.story);
     return rc;
 }
 

@@ -104,11 +104,11 @@ static choir_status read_message(const char *text, char *url_out, choir_token *t
     const char *blank = strchr(text, ' ');
     size_t length = blank != NULL ? (size_t)(blank - text) : 0;
 
-    if (length == 0 || length >= MESSAGE_MAX ||
-        strlen(blank + 1) != 2 * sizeof(token_out->bytes) ||
+    if (length == 0 || length >= MESSAGE_MAX || strlen(blank + 1) != 2 * sizeof(token_out->bytes) ||
         strspn(blank + 1, "0123456789abcdef") != 2 * sizeof(token_out->bytes))
-        return ch_fail(CHOIR_ERR_PROTO, "rank 0's message says \"%.40s\", expected an address and "
-                                        "a token",
+        return ch_fail(CHOIR_ERR_PROTO,
+                       "rank 0's message says \"%.40s\", expected an address and "
+                       "a token",
                        text);
     snprintf(url_out, MESSAGE_MAX, "%.*s", (int)length, text);
     for (size_t i = 0; i < sizeof(token_out->bytes); i++) {
@@ -127,9 +127,8 @@ static choir_status open_store(const char *url, const struct ch_whereabouts *whe
                                choir_store **store_out)
 {
     return choir_store_open(url,
-                            CHOIR_OPTS(store_open, .timeout_ms = left_ms(patience),
-                                       .token = token, .nranks = where->nranks,
-                                       .run_id = where->run_id),
+                            CHOIR_OPTS(store_open, .timeout_ms = left_ms(patience), .token = token,
+                                       .nranks = where->nranks, .run_id = where->run_id),
                             store_out);
 }
 
@@ -319,8 +318,9 @@ static choir_status pass_through_launcher(struct ch_kvs *kvs, const struct ch_wh
     choir_status rc = CHOIR_OK;
 
     if (ch_kvs_rank(kvs) != where->rank || ch_kvs_size(kvs) != where->nranks)
-        return ch_fail(CHOIR_ERR_INVALID, "the launcher (%s) says rank %d of %d, %s says rank %d of "
-                                          "%d",
+        return ch_fail(CHOIR_ERR_INVALID,
+                       "the launcher (%s) says rank %d of %d, %s says rank %d of "
+                       "%d",
                        ch_kvs_name(kvs), ch_kvs_rank(kvs), ch_kvs_size(kvs), where->source,
                        where->rank, where->nranks);
     if (where->rank == 0) {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/params.h"
 
 enum { KEY_MAX = 32, WHO_LISTED = 8 };
 
@@ -33,20 +34,41 @@ static const char *rank_key(unsigned rank, char *key)
     return key;
 }
 
+/* How many ranks the first who came below `scope` was told. */
+static choir_status agreed_size(choir_store *store, const char *scope, int nranks, int64_t *out)
+{
+    char key[96], mine[16];
+    choir_blob present = { NULL, 0 };
+    choir_status rc;
+
+    snprintf(key, sizeof(key), "%s/size", scope);
+    snprintf(mine, sizeof(mine), "%d", nranks);
+    rc = choir_store_compare_set(store, choir_str(key), choir_str(""), choir_str(mine), &present);
+    if (rc == CHOIR_OK && (!ch_parse_int(present.data, out) || *out < 1))
+        rc = ch_fail(CHOIR_ERR_PROTO, "%s in the store is \"%.20s\", expected a number of ranks",
+                     key, present.data);
+    choir_blob_free(&present);
+    return rc;
+}
+
 choir_status ch_roster_round(choir_store *store, const char *scope, const char *attempt, int nranks,
                              choir_store **round_out)
 {
-    char text[96];
-    int64_t arrived;
+    char prefix[64], key[96];
+    int64_t size, arrived;
     choir_status rc;
 
-    snprintf(text, sizeof(text), "choir/%.20s/%.20s/arrived", scope, attempt);
-    rc = choir_store_add(store, choir_str(text), 1, &arrived);
+    snprintf(prefix, sizeof(prefix), "choir/%.20s/%.20s", scope, attempt);
+    snprintf(key, sizeof(key), "%s/arrived", prefix);
+    rc = agreed_size(store, prefix, nranks, &size);
+    if (rc == CHOIR_OK)
+        rc = choir_store_add(store, choir_str(key), 1, &arrived);
     if (rc != CHOIR_OK)
         return rc;
-    snprintf(text, sizeof(text), "choir/%.20s/%.20s/%lld", scope, attempt,
-             (long long)((arrived - 1) / nranks));
-    return choir_store_prefix(store, choir_str(text), round_out);
+    /* Who was told another number goes where it is sure to meet one who was told this. */
+    snprintf(key, sizeof(key), "%s/%lld", prefix,
+             (long long)(size == nranks ? (arrived - 1) / size : 0));
+    return choir_store_prefix(store, choir_str(key), round_out);
 }
 
 /* --- verdicts ----------------------------------------------------------------------------------- */
@@ -55,18 +77,15 @@ choir_status ch_roster_round(choir_store *store, const char *scope, const char *
  * As stored: one byte, 'y' or 'n'. Behind 'y' what the phase has to tell. Behind 'n' the code as a
  * decimal number, a blank, the culprit likewise, a blank, and the text.
  */
-static void publish(const struct meeting *meeting, const char *key, const void *bytes,
-                    size_t nbytes)
+static choir_status publish(const struct meeting *meeting, const char *key, const void *bytes,
+                            size_t nbytes)
 {
     choir_blob present = { NULL, 0 };
-    choir_error why;
+    choir_status rc = choir_store_compare_set(meeting->store, choir_str(key), choir_str(""),
+                                              (choir_bytes){ bytes, nbytes }, &present);
 
-    /* Best effort: a store that does not answer any more is the others' error soon enough. */
-    ch_error_save(&why);
-    if (choir_store_compare_set(meeting->store, choir_str(key), choir_str(""),
-                                (choir_bytes){ bytes, nbytes }, &present) == CHOIR_OK)
-        choir_blob_free(&present);
-    ch_error_load(&why);
+    choir_blob_free(&present);
+    return rc;
 }
 
 /* Tell everybody what went wrong here: this thread's last error. Returns its code. */
@@ -78,8 +97,9 @@ static choir_status publish_failure(const struct meeting *meeting, const char *k
 
     ch_error_save(&why);
     length = snprintf(text, sizeof(text), "n%d %d %s", (int)why.code, why.culprit, why.text);
-    publish(meeting, key, text, (size_t)length);
-    return why.code;
+    /* Best effort: a store that does not answer any more is the others' error soon enough. */
+    (void)publish(meeting, key, text, (size_t)length);
+    return ch_error_load(&why);
 }
 
 /* The status that a verdict of failure tells. */
@@ -98,8 +118,7 @@ static choir_status failure_of(const choir_blob *verdict)
 static choir_status hear(const struct meeting *meeting, const char *key, choir_blob *verdict_out)
 {
     choir_blob verdict = { NULL, 0 };
-    choir_status rc =
-        choir_store_get(meeting->store, choir_str(key), left_ms(meeting), &verdict);
+    choir_status rc = choir_store_get(meeting->store, choir_str(key), left_ms(meeting), &verdict);
 
     if (rc != CHOIR_OK)
         return rc;
@@ -165,12 +184,12 @@ static void list_places(const struct meeting *meeting, const bool *there, char *
         struct ch_record record;
         char key[KEY_MAX], who[CH_RECORD_WHO_MAX];
 
-        if (!there[r] || choir_store_get(meeting->store, choir_str(rank_key(r, key)), 1000,
-                                         &blob) != CHOIR_OK)
+        if (!there[r] ||
+            choir_store_get(meeting->store, choir_str(rank_key(r, key)), 1000, &blob) != CHOIR_OK)
             continue;
         if (ch_record_read(blob.data, blob.nbytes, &record) == CHOIR_OK && at < size)
-            at += (size_t)snprintf(out + at, size - at, "%s%s", listed++ > 0 ? ", " : "; joined: ",
-                                   ch_record_who(&record, who));
+            at += (size_t)snprintf(out + at, size - at, "%s%s",
+                                   listed++ > 0 ? ", " : "; joined: ", ch_record_who(&record, who));
         choir_blob_free(&blob);
     }
 }
@@ -198,7 +217,8 @@ static choir_status give_up(const struct meeting *meeting, const char *key)
     list_places(meeting, there, places, sizeof(places));
     ch_free(there);
     if (joined == nranks)
-        ch_fail(CHOIR_ERR_TIMEOUT, "%s waited %.1f s: all %u ranks have joined, not all have gone on",
+        ch_fail(CHOIR_ERR_TIMEOUT,
+                "%s waited %.1f s: all %u ranks have joined, not all have gone on",
                 ch_record_who(meeting->mine, who), waited, nranks);
     else
         ch_fail_rank(CHOIR_ERR_TIMEOUT, (int)culprit, "choir_init",
@@ -306,7 +326,7 @@ static choir_status publish_roster(const struct meeting *meeting)
         rc = fetch_records(meeting, names, keys, roster + 1);
     if (rc == CHOIR_OK) {
         roster[0] = 'y';
-        publish(meeting, "known", roster, nbytes);
+        rc = publish(meeting, "known", roster, nbytes);
     }
     ch_free(keys);
     ch_free(names);
@@ -367,8 +387,7 @@ choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch
 
 static choir_status publish_done(const struct meeting *meeting)
 {
-    publish(meeting, "done", "y", 1);
-    return CHOIR_OK;
+    return publish(meeting, "done", "y", 1);
 }
 
 choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, ch_deadline until,

@@ -1,0 +1,405 @@
+/* group_test.c - ranks as threads meet in a store inside the process. */
+#include "choir_test.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <choir/group.h>
+
+#include "base/error.h"
+#include "base/sys.h"
+#include "group/group.h"
+#include "group/roster.h"
+
+enum { RANKS_MAX = 17 };
+
+/* One rank: what it is told, and what came of it. */
+struct rank {
+    pthread_t thread;
+    choir_store *store;
+    int rank, nranks;
+    int64_t timeout_ms;
+    choir_group *group;
+    choir_status status;
+    choir_error error;
+};
+
+static void *join(void *arg)
+{
+    struct rank *rank = arg;
+
+    rank->status = choir_init(&rank->group,
+                              CHOIR_OPTS(init, .store = rank->store, .rank = rank->rank,
+                                         .nranks = rank->nranks, .timeout_ms = rank->timeout_ms));
+    if (rank->status != CHOIR_OK)
+        rank->error = *choir_last_error_record();
+    return NULL;
+}
+
+static choir_store *new_store(void)
+{
+    choir_store *store;
+
+    CHOIR_CHECK_OK(choir_store_open("hash://", NULL, &store));
+    return store;
+}
+
+static void start(struct rank *rank, choir_store *store, int number, int nranks, int64_t timeout_ms)
+{
+    *rank = (struct rank){
+        .store = store, .rank = number, .nranks = nranks, .timeout_ms = timeout_ms
+    };
+    CHOIR_CHECK_EQ(pthread_create(&rank->thread, NULL, join, rank), 0);
+}
+
+static void finish(struct rank *rank)
+{
+    pthread_join(rank->thread, NULL);
+}
+
+static int64_t ample_ms(void)
+{
+    return 10000 * (int64_t)choir_test_slowness();
+}
+
+/* A time-out that some ranks are to run into: long enough for the others to have joined. */
+static int64_t short_ms(void)
+{
+    return 300 * (int64_t)choir_test_slowness();
+}
+
+static void start_all(struct rank *ranks, choir_store *store, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        start(&ranks[r], store, r, nranks, ample_ms());
+}
+
+static void finish_all(struct rank *ranks, int nranks)
+{
+    for (int r = 0; r < nranks; r++) {
+        finish(&ranks[r]);
+        if (ranks[r].status != CHOIR_OK)
+            CHOIR_FAIL("rank %d: %s", r, ranks[r].error.text);
+    }
+}
+
+static void destroy_all(struct rank *ranks, int nranks)
+{
+    for (int r = 0; r < nranks; r++)
+        choir_group_destroy(ranks[r].group);
+}
+
+/* Every rank rings every other's bell through the descriptors it was handed, and each hears it. */
+static void check_bells(struct rank *ranks, int nranks)
+{
+    for (int from = 0; from < nranks; from++) {
+        for (int to = 0; to < nranks; to++) {
+            struct ch_neighbour *there = ch_hostlink_find(&ranks[from].group->link, to);
+            uint64_t rings = 0;
+
+            CHOIR_CHECK(there != NULL);
+            CHOIR_CHECK_EQ((int)there->page->rank, to);
+            ch_bell_ring(&there->bell);
+            CHOIR_CHECK_EQ(ch_sys_read(ranks[to].group->link.self.bell_fd, &rings, sizeof(rings)),
+                           (ssize_t)sizeof(rings));
+            CHOIR_CHECK_EQ(rings, 1u);
+        }
+    }
+}
+
+static void check_group(const choir_group *group, int rank, int nranks)
+{
+    CHOIR_CHECK_EQ(choir_group_rank(group), rank);
+    CHOIR_CHECK_EQ(choir_group_size(group), nranks);
+    CHOIR_CHECK_EQ(choir_group_local_size(group), nranks);
+    CHOIR_CHECK_EQ(choir_group_local_rank(group), rank);
+    CHOIR_CHECK_HAS(choir_group_origin(group), "the caller's store");
+    for (int r = 0; r < nranks; r++) {
+        choir_peer peer;
+        bool alive = false;
+
+        CHOIR_CHECK_OK(choir_group_peer(group, r, &peer));
+        CHOIR_CHECK_EQ(peer.rank, r);
+        CHOIR_CHECK_EQ(peer.pid, (int64_t)getpid());
+        CHOIR_CHECK_EQ(peer.host_index, 0);
+        CHOIR_CHECK(peer.shares_memory);
+        CHOIR_CHECK_EQ(strlen(peer.boot_id), 36u);
+        CHOIR_CHECK(peer.host[0] != '\0' && peer.cpu[0] != '\0' && peer.build[0] != '\0');
+        CHOIR_CHECK_OK(choir_group_alive(group, r, &alive));
+        CHOIR_CHECK(alive);
+    }
+}
+
+CHOIR_TEST(all_ranks_know_each_other)
+{
+    for (int nranks = 1; nranks <= RANKS_MAX; nranks++) {
+        choir_store *store = new_store();
+        struct rank ranks[RANKS_MAX];
+
+        CHOIR_ROW("%d ranks", nranks);
+        start_all(ranks, store, nranks);
+        finish_all(ranks, nranks);
+        for (int r = 0; r < nranks; r++)
+            check_group(ranks[r].group, r, nranks);
+        check_bells(ranks, nranks);
+        destroy_all(ranks, nranks);
+        choir_store_close(store);
+    }
+}
+
+CHOIR_TEST(a_store_sees_several_meetings)
+{
+    choir_store *store = new_store();
+    struct rank first[3], second[3];
+
+    start_all(first, store, 3);
+    finish_all(first, 3);
+    start_all(second, store, 3);
+    finish_all(second, 3);
+    destroy_all(first, 3);
+    check_group(second[1].group, 1, 3);
+    destroy_all(second, 3);
+    choir_store_close(store);
+}
+
+CHOIR_TEST(a_rank_leaves_while_others_stay)
+{
+    choir_store *store = new_store();
+    struct rank ranks[4];
+
+    start_all(ranks, store, 4);
+    finish_all(ranks, 4);
+    choir_group_destroy(ranks[0].group); /* the hub of the exchange */
+    check_group(ranks[3].group, 3, 4);
+    for (int r = 1; r < 4; r++)
+        choir_group_destroy(ranks[r].group);
+    choir_store_close(store);
+}
+
+/* --- what goes wrong ------------------------------------------------------------------------------ */
+
+CHOIR_TEST(missing_ranks_are_named_to_all_who_wait)
+{
+    choir_store *store = new_store();
+    struct rank ranks[3];
+
+    const choir_bytes joined[] = { choir_str("choir/init/0/0/rank/2"),
+                                   choir_str("choir/init/0/0/rank/5") };
+
+    start(&ranks[1], store, 2, 6, ample_ms());
+    start(&ranks[2], store, 5, 6, ample_ms());
+    CHOIR_CHECK_OK(choir_store_wait(store, joined, CH_ARRAY_LEN(joined), ample_ms()));
+    start(&ranks[0], store, 0, 6, short_ms());
+    for (int i = 0; i < 3; i++) {
+        finish(&ranks[i]);
+        CHOIR_ROW("rank %d: %s", ranks[i].rank, ranks[i].error.text);
+        CHOIR_CHECK_EQ((int)ranks[i].status, (int)CHOIR_ERR_TIMEOUT);
+        CHOIR_CHECK_HAS(ranks[i].error.text, "3 of 6 ranks have joined, missing: 1, 3-4");
+        CHOIR_CHECK_HAS(ranks[i].error.text, "joined: rank 0 (host ");
+        CHOIR_CHECK_EQ(ranks[i].error.culprit, 1);
+    }
+    choir_store_close(store);
+}
+
+CHOIR_TEST(two_that_claim_one_rank_are_both_told)
+{
+    choir_store *store = new_store();
+    struct rank ranks[3];
+
+    start(&ranks[0], store, 0, 3, ample_ms());
+    start(&ranks[1], store, 1, 3, ample_ms());
+    start(&ranks[2], store, 1, 3, ample_ms());
+    for (int i = 0; i < 3; i++) {
+        finish(&ranks[i]);
+        CHOIR_ROW("caller %d: %s", i, ranks[i].error.text);
+        CHOIR_CHECK_EQ((int)ranks[i].status, (int)CHOIR_ERR_INVALID);
+        CHOIR_CHECK_HAS(ranks[i].error.text, "two processes claim the same rank: rank 1 (host ");
+        CHOIR_CHECK_EQ(ranks[i].error.culprit, 1);
+    }
+    choir_store_close(store);
+}
+
+/* Whoever comes first, and whatever round the others would have counted. */
+static void check_sizes(int odd)
+{
+    choir_store *store = new_store();
+    struct rank ranks[4];
+
+    for (int i = 0; i < 4; i++) {
+        choir_bytes size = choir_str("choir/init/0/size");
+
+        start(&ranks[i], store, i == odd ? 0 : i, i == odd ? 2 : 5, ample_ms());
+        CHOIR_CHECK_OK(choir_store_wait(store, &size, 1, ample_ms()));
+    }
+    for (int i = 0; i < 4; i++) {
+        finish(&ranks[i]);
+        CHOIR_ROW("caller %d, %d has the other size: %s", i, odd, ranks[i].error.text);
+        CHOIR_CHECK_EQ((int)ranks[i].status, (int)CHOIR_ERR_INVALID);
+        CHOIR_CHECK_HAS(ranks[i].error.text, "world sizes differ: ");
+        CHOIR_CHECK_HAS(ranks[i].error.text, "told 2");
+        CHOIR_CHECK_HAS(ranks[i].error.text, "told 5");
+    }
+    choir_store_close(store);
+}
+
+CHOIR_TEST(different_sizes_are_told_to_all)
+{
+    for (int odd = 0; odd < 4; odd++)
+        check_sizes(odd);
+}
+
+/* A rank of another build cannot be had here: its record stands in for it. */
+static void check_foreign(void (*change)(struct ch_record *record), const char *text)
+{
+    choir_store *store = new_store(), *round;
+    struct ch_record foreign, all[2];
+    struct rank rank;
+    choir_status rc;
+
+    CHOIR_CHECK_OK(ch_record_of_process(&foreign));
+    foreign.rank = 1;
+    foreign.nranks = 2;
+    change(&foreign);
+    start(&rank, store, 0, 2, ample_ms());
+    CHOIR_CHECK_OK(ch_roster_round(store, "init", "0", 2, &round));
+    rc = ch_roster_join(round, &foreign, ch_deadline_ms(ample_ms()), all);
+    CHOIR_CHECK_STATUS(rc, CHOIR_ERR_PROTO);
+    CHOIR_CHECK_HAS(choir_last_error(), text);
+    finish(&rank);
+    CHOIR_CHECK_EQ((int)rank.status, (int)CHOIR_ERR_PROTO);
+    CHOIR_CHECK_HAS(rank.error.text, text);
+    choir_store_close(round);
+    choir_store_close(store);
+}
+
+static void other_version(struct ch_record *record)
+{
+    snprintf(record->version, sizeof(record->version), "9.9.9");
+}
+
+static void other_format(struct ch_record *record)
+{
+    record->format++;
+}
+
+static void other_order(struct ch_record *record)
+{
+    record->byte_order = 3 - record->byte_order;
+}
+
+CHOIR_TEST(different_builds_are_told_to_both)
+{
+    check_foreign(other_version, "versions differ: ");
+    check_foreign(other_format, "versions differ: ");
+    check_foreign(other_order, "byte orders differ: ");
+}
+
+CHOIR_TEST(a_record_that_is_none_is_refused)
+{
+    struct ch_record record, out;
+    unsigned char bytes[sizeof(record)];
+
+    CHOIR_CHECK_OK(ch_record_of_process(&record));
+    ch_record_write(&record, bytes);
+    CHOIR_CHECK_OK(ch_record_read(bytes, sizeof(bytes), &out));
+    CHOIR_CHECK_EQ(memcmp(&record, &out, sizeof(out)), 0);
+    CHOIR_CHECK_STATUS(ch_record_read(bytes, sizeof(bytes) - 1, &out), CHOIR_ERR_PROTO);
+    memset(bytes + offsetof(struct ch_record, host), 'x', sizeof(record.host));
+    CHOIR_CHECK_STATUS(ch_record_read(bytes, sizeof(bytes), &out), CHOIR_ERR_PROTO);
+    CHOIR_CHECK_HAS(choir_last_error(), "does not end");
+    bytes[0]++;
+    CHOIR_CHECK_STATUS(ch_record_read(bytes, sizeof(bytes), &out), CHOIR_ERR_PROTO);
+}
+
+CHOIR_TEST(options_are_checked)
+{
+    choir_store *store = new_store();
+    choir_group *group = NULL;
+    const struct {
+        choir_init_opts opts;
+        const char *text;
+    } rows[] = {
+        { { .size = 0 }, "opts->size is 0" },
+        { { .size = sizeof(choir_init_opts), .store = store, .url = "env://", .nranks = 1 },
+          "both a store and a URL" },
+        { { .size = sizeof(choir_init_opts), .store = store }, "nranks is 0" },
+        { { .size = sizeof(choir_init_opts), .nranks = -2 }, "nranks is -2" },
+        { { .size = sizeof(choir_init_opts), .store = store, .nranks = 2, .rank = 2 },
+          "rank is 2, expected 0 to 1" },
+        { { .size = sizeof(choir_init_opts), .store = store, .nranks = 2, .rank = -1 },
+          "rank is -1, expected 0 to 1" },
+        { { .size = sizeof(choir_init_opts), .nranks = 2, .rank = 2 }, "rank 2 of 2" },
+    };
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(rows); i++) {
+        CHOIR_ROW("%s", rows[i].text);
+        CHOIR_CHECK_STATUS(choir_init(&group, &rows[i].opts), CHOIR_ERR_INVALID);
+        CHOIR_CHECK_HAS(choir_last_error(), rows[i].text);
+        CHOIR_CHECK(group == NULL);
+    }
+    CHOIR_CHECK_STATUS(choir_init(NULL, NULL), CHOIR_ERR_INVALID);
+    choir_store_close(store);
+}
+
+CHOIR_TEST(questions_about_no_rank_are_refused)
+{
+    choir_group *group;
+    choir_peer peer;
+    bool alive;
+
+    CHOIR_CHECK_OK(choir_init(&group, NULL)); /* alone: nobody started us */
+    CHOIR_CHECK_EQ(choir_group_size(group), 1);
+    CHOIR_CHECK_STATUS(choir_group_peer(group, 1, &peer), CHOIR_ERR_INVALID);
+    CHOIR_CHECK_STATUS(choir_group_peer(group, -1, &peer), CHOIR_ERR_INVALID);
+    CHOIR_CHECK_STATUS(choir_group_alive(group, 1, &alive), CHOIR_ERR_INVALID);
+    CHOIR_CHECK_OK(choir_store_set(choir_group_store(group), choir_str("k"), choir_str("v")));
+    choir_group_destroy(group);
+}
+
+/* --- every call fails once ------------------------------------------------------------------------ */
+
+static choir_status init_alone(void *arg)
+{
+    choir_group *group;
+    choir_status rc = choir_init(&group, NULL);
+
+    (void)arg;
+    if (rc == CHOIR_OK)
+        choir_group_destroy(group);
+    return rc;
+}
+
+/* Two ranks; either may fail, and the other must then be told. */
+static choir_status init_two(void *arg)
+{
+    struct rank ranks[2];
+    choir_store *store;
+    choir_status rc = choir_store_open("hash://", NULL, &store);
+
+    (void)arg;
+    if (rc != CHOIR_OK)
+        return rc;
+    for (int r = 0; r < 2; r++)
+        start(&ranks[r], store, r, 2, short_ms() / 5);
+    for (int r = 0; r < 2; r++) {
+        finish(&ranks[r]);
+        if (ranks[r].status == CHOIR_OK)
+            choir_group_destroy(ranks[r].group);
+        else
+            rc = ch_error_load(&ranks[r].error);
+    }
+    choir_store_close(store);
+    return rc;
+}
+
+CHOIR_TEST(every_failing_call_alone_is_an_error)
+{
+    choir_test_all_faults(init_alone, NULL);
+}
+
+CHOIR_TEST_TIMED(every_failing_call_of_two_is_an_error, 120)
+{
+    choir_test_all_faults(init_two, NULL);
+}
