@@ -46,9 +46,10 @@ struct ch_conn {
     struct ch_timer timer; /* a stranger's hello, or the time for last words */
     uint64_t since;
     bool admitted;
-    bool served; /* received() was called */
-    bool ending; /* nothing more is received; closed when all is sent */
-    bool lost;   /* nothing more can be sent */
+    bool served;  /* received() was called */
+    bool ending;  /* nothing more is received; closed when all is sent */
+    bool lost;    /* nothing more can be sent */
+    bool stopped; /* the protocol left requests standing until the client has read */
     char peer[CH_ADDR_TEXT_MAX];
     struct buffer in, out;
     alignas(max_align_t) unsigned char state[];
@@ -318,7 +319,8 @@ static size_t show(struct ch_conn *conn, const unsigned char *bytes, size_t nbyt
     conn->served = true;
     rc = protocol->received(conn, bytes, nbytes, &used);
     most = conn->admitted ? protocol->request_nbytes : CH_CONN_FIXED;
-    if (rc == CHOIR_OK && used == 0 && nbytes >= most && !ch_conn_is_full(conn))
+    conn->stopped = used < nbytes && ch_conn_is_full(conn);
+    if (rc == CHOIR_OK && used == 0 && nbytes >= most && !conn->stopped)
         rc = ch_fail(CHOIR_ERR_PROTO, "%s protocol: a request of more than %zu bytes",
                      protocol->name, most);
     if (rc != CHOIR_OK)
@@ -366,10 +368,11 @@ static void receive(struct ch_conn *conn)
     }
 }
 
-/* Requests that were left standing because the client had to read first. */
+/* Requests that were left standing because the client had to read first. It may send no more until
+ * they are answered: nothing else would remind us of them. */
 static void resume(struct ch_conn *conn)
 {
-    if (waiting(&conn->in) > 0)
+    if (conn->stopped && !conn->ending && !conn->lost && waiting(&conn->out) == 0)
         consume(conn, &conn->in, show(conn, conn->in.data + conn->in.start, waiting(&conn->in)));
 }
 
@@ -387,6 +390,7 @@ static void watch_for(struct ch_conn *conn, uint32_t events)
 static void settle_one(struct ch_conn *conn)
 {
     send_waiting(conn);
+    resume(conn);
     if (conn->lost || (conn->ending && waiting(&conn->out) == 0)) {
         end(conn);
         return;
@@ -414,10 +418,7 @@ static void conn_ready(struct ch_watch *watch, uint32_t events)
 
     (void)events;
     if (waiting(&conn->out) > 0) {
-        unsettle(conn);
-        send_waiting(conn);
-        if (!conn->ending && !conn->lost && waiting(&conn->out) == 0)
-            resume(conn);
+        unsettle(conn); /* settling sends */
     } else {
         receive(conn);
     }

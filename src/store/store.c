@@ -272,7 +272,7 @@ choir_status choir_store_open(const char *url, const choir_store_open_opts *opts
                               choir_store **store_out)
 {
     struct ch_store_place place = { .url = url };
-    const struct ch_store_ops *ops;
+    const struct ch_store_ops *ops = NULL;
     int64_t timeout_ms;
     struct url parts;
     choir_status rc;
