@@ -261,23 +261,25 @@ static choir_status sleep_on(const struct ch_wait *wait, int seat, int fd, short
     return CHOIR_IN_PROGRESS;
 }
 
-static choir_status sleep_once(const struct ch_wait *wait, int fd, short events)
+static choir_status sleep_once(const struct ch_wait *wait)
 {
     int64_t left = ch_deadline_left_ns(wait->until);
+    short events = 0;
     choir_status rc;
-    int seat;
+    int seat, fd;
 
     /* Without the order, or without a seat, a ring might be missed: then only a nap. */
     if ((!announce_sleep(wait->waiter, &seat) || seat < 0) && (left < 0 || left > NAP_NS))
         left = NAP_NS;
     rc = how_it_stands(wait); /* the look that Dekker's order is about */
+    fd = rc == CHOIR_IN_PROGRESS && wait->also != NULL ? wait->also(wait->arg, &events) : -1;
     if (rc == CHOIR_IN_PROGRESS)
         rc = sleep_on(wait, seat, fd, events, left);
     announce_awake(wait->waiter, seat);
     return rc;
 }
 
-static choir_status sleep_until_ready(const struct ch_wait *wait, int fd, short events)
+static choir_status sleep_until_ready(const struct ch_wait *wait)
 {
     choir_status rc = CHOIR_IN_PROGRESS;
 
@@ -286,7 +288,7 @@ static choir_status sleep_until_ready(const struct ch_wait *wait, int fd, short 
         if (rc == CHOIR_IN_PROGRESS && ch_deadline_passed(wait->until))
             rc = CHOIR_ERR_TIMEOUT;
         if (rc == CHOIR_IN_PROGRESS)
-            rc = sleep_once(wait, fd, events);
+            rc = sleep_once(wait);
     }
     return rc;
 }
@@ -305,7 +307,7 @@ static void learn(struct ch_waiter *waiter, uint32_t spin_ns, bool slept)
         atomic_store_explicit(&waiter->spin_ns, (uint32_t)next, memory_order_relaxed);
 }
 
-static choir_status wait_for(const struct ch_wait *wait, int fd, short events)
+choir_status ch_wait(const struct ch_wait *wait)
 {
     struct ch_waiter *waiter = wait->waiter;
     uint32_t spin_ns = atomic_load_explicit(&waiter->spin_ns, memory_order_relaxed);
@@ -322,18 +324,13 @@ static choir_status wait_for(const struct ch_wait *wait, int fd, short events)
         rc = look_until(wait, began + spin_ns + waiter->yield_ns, true);
     learn(waiter, spin_ns, rc == CHOIR_IN_PROGRESS);
     if (rc == CHOIR_IN_PROGRESS)
-        rc = sleep_until_ready(wait, fd, events);
+        rc = sleep_until_ready(wait);
     if (rc == CHOIR_ERR_TIMEOUT) {
         rc = how_it_stands(wait); /* a condition that holds wins over a deadline that passed */
         if (rc == CHOIR_IN_PROGRESS)
             rc = timed_out(wait, began);
     }
     return rc;
-}
-
-choir_status ch_wait(const struct ch_wait *wait)
-{
-    return wait_for(wait, -1, 0);
 }
 
 /* --- descriptors and flags ---------------------------------------------------------------------- */
@@ -351,18 +348,27 @@ static bool fd_is_ready(void *arg)
     return ch_sys_poll(&pfd, 1, 0) > 0;
 }
 
+static int fd_of(void *arg, short *events_out)
+{
+    const struct fd_condition *c = arg;
+
+    *events_out = c->events;
+    return c->fd;
+}
+
 choir_status ch_wait_fd(struct ch_waiter *waiter, int fd, short events, ch_deadline until,
                         const _Atomic uint32_t *poison, const char *what)
 {
     struct fd_condition condition = { fd, events };
     struct ch_wait wait = { .waiter = waiter,
                             .ready = fd_is_ready,
+                            .also = fd_of,
                             .arg = &condition,
                             .until = until,
                             .poison = poison,
                             .what = what };
 
-    return wait_for(&wait, fd, events);
+    return ch_wait(&wait);
 }
 
 struct flag_condition {
@@ -383,6 +389,7 @@ choir_status ch_wait_flag_slow(const struct ch_wait *wait, _Atomic uint64_t *fla
     struct ch_wait with_flag = *wait;
 
     with_flag.ready = flag_is_raised;
+    with_flag.also = NULL;
     with_flag.arg = &condition;
-    return wait_for(&with_flag, -1, 0);
+    return ch_wait(&with_flag);
 }

@@ -63,8 +63,12 @@ struct ch_wait {
 
     /* True when there is nothing left to wait for. Called often, from the waiting thread; may move
      * things along (poll sockets, run steps), must not block. What makes it true must either come
-     * with a post to the waiter's bell or be news on a descriptor of its set. */
+     * with a post to the waiter's bell or be news on a descriptor of its set, or on the next. */
     bool (*ready)(void *arg);
+
+    /* Asked before each sleep, if not NULL: one more descriptor whose poll(2) events end it, or -1. So
+     * threads that share a connection can take turns in watching it. */
+    int (*also)(void *arg, short *events_out);
     void *arg;
 
     ch_deadline until;

@@ -720,6 +720,11 @@ choir_status ch_table_create(const struct ch_table_limits *limits, struct ch_tab
     return CHOIR_OK;
 }
 
+const struct ch_table_limits *ch_table_limits(const struct ch_table *table)
+{
+    return &table->limits;
+}
+
 static void destroy_entry(struct ch_table *table, struct entry *entry)
 {
     while (!ch_list_empty(&entry->waits))

@@ -30,6 +30,9 @@ extern const struct ch_table_limits ch_table_default_limits;
 
 choir_status ch_table_create(const struct ch_table_limits *limits, struct ch_table **table_out);
 
+/* What it was created with. */
+const struct ch_table_limits *ch_table_limits(const struct ch_table *table);
+
 /* Waits still registered are forgotten without a call. Accepts NULL. */
 void ch_table_destroy(struct ch_table *table);
 
