@@ -19,7 +19,7 @@ foreach(source IN LISTS choir_unit_tests choir_other_tests)
 endforeach()
 
 # What test scripts start.
-foreach(helper io/leftover mpi/mpi_exchange torch/torch_serve)
+foreach(helper io/leftover mpi/mpi_exchange rendezvous/member torch/torch_serve)
     get_filename_component(name ${helper} NAME)
     add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/${helper}.c)
     target_include_directories(${name} PRIVATE src include)
