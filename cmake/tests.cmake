@@ -18,6 +18,14 @@ foreach(source IN LISTS choir_unit_tests choir_other_tests)
     endif()
 endforeach()
 
+# PMIx's headers, for a comparison with what we believe; the library itself needs none.
+find_path(CHOIR_PMIX_INCLUDE pmix.h HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include)
+mark_as_advanced(CHOIR_PMIX_INCLUDE)
+if(CHOIR_PMIX_INCLUDE)
+    target_include_directories(pmix_abi_test SYSTEM PRIVATE ${CHOIR_PMIX_INCLUDE})
+    target_compile_definitions(pmix_abi_test PRIVATE CH_HAVE_PMIX_H)
+endif()
+
 # What test scripts start.
 foreach(helper io/leftover mpi/mpi_exchange rendezvous/member torch/torch_serve)
     get_filename_component(name ${helper} NAME)

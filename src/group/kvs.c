@@ -168,20 +168,27 @@ static int digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* False if `text` is not what encode() makes, or does not fit. */
+/* The byte that two digits stand for; 0 if they do not stand for one that a text may hold. */
+static int byte_at(const char *text)
+{
+    int high = digit(text[0]), low = high >= 0 ? digit(text[1]) : -1;
+
+    return low >= 0 ? high * 16 + low : 0;
+}
+
+/* False, with nothing written, if `text` is not what encode() makes, or does not fit. */
 static bool decode(const char *text, char *value_out, size_t room)
 {
-    size_t nbytes = strlen(text) / 2;
+    size_t len = strlen(text), nbytes = len / 2;
 
-    if (strlen(text) % 2 != 0 || nbytes >= room)
+    if (len % 2 != 0 || nbytes >= room)
         return false;
     for (size_t i = 0; i < nbytes; i++) {
-        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-
-        if (high < 0 || low < 0 || (high == 0 && low == 0))
+        if (byte_at(text + 2 * i) == 0)
             return false;
-        value_out[i] = (char)(high * 16 + low);
     }
+    for (size_t i = 0; i < nbytes; i++)
+        value_out[i] = (char)byte_at(text + 2 * i);
     value_out[nbytes] = '\0';
     return true;
 }
