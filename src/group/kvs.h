@@ -7,7 +7,7 @@
  *
  * Kinds, one file each:
  *   pmix   Open MPI's mpirun, srun --mpi=pmix; libpmix is loaded at run time, never linked
- *   pmi1   MPICH's and Intel's mpiexec (hydra), srun --mpi=pmi2 (which speaks PMI-1 as well): lines of
+ *   pmi1   MPICH's mpiexec (hydra), srun --mpi=pmi2 (which speaks PMI-1 as well): lines of
  *          text on the socket PMI_FD
  *
  * Promised: a program may use MPI too, before us, after us or around us. Limits of that, and why:
