@@ -59,6 +59,18 @@ static choir_status open_hash(struct scene *scene, choir_store **store_out)
 
 static const struct row hash_row = { "hash", open_hash, 8 << 20, CHOIR_ERR_INVALID, true, false };
 
+static choir_status open_tcp(struct scene *scene, choir_store **store_out)
+{
+    choir_status rc = choir_store_server_create(NULL, &scene->server);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    snprintf(scene->url, sizeof(scene->url), "tcp://%s", choir_store_server_address(scene->server));
+    return open_url(scene->url, store_out);
+}
+
+static const struct row tcp_row = { "tcp", open_tcp, 32 << 20, CHOIR_ERR_INVALID, true, false };
+
 static choir_status open_torch(struct scene *scene, choir_store **store_out)
 {
     choir_status rc = choir_store_server_create(
