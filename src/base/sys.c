@@ -105,6 +105,22 @@ static int real_fstat(int fd, struct stat *st_out)
     return fstat(fd, st_out);
 }
 
+static int real_truncate(int fd, off_t nbytes)
+{
+    return RETRY(ftruncate(fd, nbytes));
+}
+
+/* Of the open file, not of the process: it goes with the last descriptor of that opening, and two
+ * openings in one process keep each other out. */
+static int real_lock_byte(int fd, int type, off_t place)
+{
+    struct flock range = {
+        .l_type = (short)type, .l_whence = SEEK_SET, .l_start = place, .l_len = 1
+    };
+
+    return RETRY(fcntl(fd, F_OFD_SETLK, &range));
+}
+
 static int real_fallocate(int fd, size_t offset, size_t nbytes)
 {
     return RETRY(fallocate(fd, 0, (off_t)offset, (off_t)nbytes));

@@ -71,6 +71,18 @@ static choir_status open_tcp(struct scene *scene, choir_store **store_out)
 
 static const struct row tcp_row = { "tcp", open_tcp, 32 << 20, CHOIR_ERR_INVALID, true, false };
 
+/* A lasting file: it is opened again by its URL, and removed by close_scene(). */
+static choir_status open_file(struct scene *scene, choir_store **store_out)
+{
+    const char *folder = getenv("TMPDIR");
+
+    snprintf(scene->url, sizeof(scene->url), "file://%s/choir-store-test-%d",
+             folder != NULL ? folder : "/tmp", (int)getpid());
+    return open_url(scene->url, store_out);
+}
+
+static const struct row file_row = { "file", open_file, 8 << 20, CHOIR_ERR_INVALID, true, true };
+
 static choir_status open_torch(struct scene *scene, choir_store **store_out)
 {
     choir_status rc = choir_store_server_create(
@@ -104,12 +116,15 @@ static void open_scene(struct scene *scene, const struct row *row, bool prefixed
         CHOIR_CHECK_OK(choir_store_clone(scene->bare, &scene->store));
 }
 
+/* Takes half-opened ones. */
 static void close_scene(struct scene *scene)
 {
     choir_store_close(scene->store);
     choir_store_close(scene->bare);
     if (scene->server != NULL)
         choir_store_server_destroy(scene->server);
+    if (strncmp(scene->url, "file://", 7) == 0)
+        (void)!unlink(scene->url + 7);
 }
 
 /* A case for every kind, bare and under a prefix. */
@@ -1164,24 +1179,20 @@ static choir_status use_queues_and_waits(choir_store *store)
 static choir_status use_everything(void *arg)
 {
     struct scene scene = { .row = arg };
-    choir_store *bare = NULL, *store = NULL;
-    choir_status rc = scene.row->open(&scene, &bare);
+    choir_status rc = scene.row->open(&scene, &scene.bare);
 
     if (rc == CHOIR_OK)
-        rc = choir_store_prefix(bare,
-                                K("a prefix so long that keys below it are put together on the"
-                                  " heap, which takes more than a hundred and ninety-two bytes"
-                                  " in all, so that the memory for it may be missing as well"
-                                  ": and on it goes"),
-                                &store);
+        rc = choir_store_prefix(
+            scene.bare,
+            K("a prefix so long that keys below it are put together on the heap, which takes more"
+              " than a hundred and ninety-two bytes in all, so that the memory for it may be missing"
+              " as well: and on it goes"),
+            &scene.store);
     if (rc == CHOIR_OK)
-        rc = use_values(store);
+        rc = use_values(scene.store);
     if (rc == CHOIR_OK)
-        rc = use_queues_and_waits(store);
-    choir_store_close(store);
-    choir_store_close(bare);
-    if (scene.server != NULL)
-        choir_store_server_destroy(scene.server);
+        rc = use_queues_and_waits(scene.store);
+    close_scene(&scene);
     return rc;
 }
 

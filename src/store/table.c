@@ -21,7 +21,6 @@ const struct ch_table_limits ch_table_default_limits = {
 
 enum {
     FIRST_BUCKETS = 64,
-    SUM_TEXT_MAX = 24, /* a number of 64 bits in decimal */
 };
 
 struct buffer {
@@ -489,9 +488,8 @@ static choir_status parse_number(choir_bytes key, choir_bytes text, int64_t *num
     return CHOIR_OK;
 }
 
-/* The number that `key` holds plus `delta`, also as text of SUM_TEXT_MAX. */
-static choir_status sum_of(const struct ch_table *table, choir_bytes key, int64_t delta,
-                           int64_t *sum_out, char *text_out)
+choir_status ch_table_sum(const struct ch_table *table, choir_bytes key, int64_t delta,
+                          int64_t *sum_out, char text_out[CH_TABLE_SUM_NBYTES])
 {
     choir_bytes before = { NULL, 0 };
     choir_status rc;
@@ -501,15 +499,15 @@ static choir_status sum_of(const struct ch_table *table, choir_bytes key, int64_
     if (rc != CHOIR_OK)
         return rc;
     *sum_out = (int64_t)((uint64_t)*sum_out + (uint64_t)delta);
-    snprintf(text_out, SUM_TEXT_MAX, "%lld", (long long)*sum_out);
+    snprintf(text_out, CH_TABLE_SUM_NBYTES, "%lld", (long long)*sum_out);
     return CHOIR_OK;
 }
 
 choir_status ch_table_add(struct ch_table *table, choir_bytes key, int64_t delta, int64_t *sum_out)
 {
-    char text[SUM_TEXT_MAX];
+    char text[CH_TABLE_SUM_NBYTES];
     int64_t sum;
-    choir_status rc = sum_of(table, key, delta, &sum, text);
+    choir_status rc = ch_table_sum(table, key, delta, &sum, text);
 
     if (rc == CHOIR_OK)
         rc = ch_table_set(table, key, choir_str(text));
@@ -521,10 +519,10 @@ choir_status ch_table_add(struct ch_table *table, choir_bytes key, int64_t delta
 choir_status ch_table_barrier(struct ch_table *table, struct ch_table_wait *wait, choir_bytes key,
                               int64_t nranks, void (*done)(struct ch_table_wait *wait))
 {
-    char text[SUM_TEXT_MAX];
+    char text[CH_TABLE_SUM_NBYTES];
     struct entry *entry;
     int64_t arrived;
-    choir_status rc = sum_of(table, key, 1, &arrived, text);
+    choir_status rc = ch_table_sum(table, key, 1, &arrived, text);
 
     if (rc != CHOIR_OK)
         return rc;
@@ -685,6 +683,18 @@ choir_status ch_table_queue_pop(struct ch_table *table, choir_bytes key, choir_b
     free_queued(table, entry, item);
     drop_if_idle(table, entry);
     return CHOIR_OK;
+}
+
+bool ch_table_queue_front(const struct ch_table *table, choir_bytes key, choir_bytes *value_out)
+{
+    const struct entry *entry = find(table, key);
+    const struct queued *item;
+
+    if (entry == NULL || entry->queue_length == 0)
+        return false;
+    item = CH_CONTAINER(entry->queue.next, const struct queued, link);
+    *value_out = (choir_bytes){ item->data, item->nbytes };
+    return true;
 }
 
 size_t ch_table_queue_length(const struct ch_table *table, choir_bytes key)

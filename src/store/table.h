@@ -42,6 +42,11 @@ choir_status ch_table_set(struct ch_table *table, choir_bytes key, choir_bytes v
 choir_status ch_table_append(struct ch_table *table, choir_bytes key, choir_bytes more);
 choir_status ch_table_add(struct ch_table *table, choir_bytes key, int64_t delta, int64_t *sum_out);
 
+/* What ch_table_add() would make of the value, without doing it; also as text. */
+enum { CH_TABLE_SUM_NBYTES = 24 };
+choir_status ch_table_sum(const struct ch_table *table, choir_bytes key, int64_t delta,
+                          int64_t *sum_out, char text_out[CH_TABLE_SUM_NBYTES]);
+
 /* *value_out is borrowed: until the table changes, or one of the arguments. */
 choir_status ch_table_compare_set(struct ch_table *table, choir_bytes key, choir_bytes expected,
                                   choir_bytes desired, choir_bytes *value_out);
@@ -68,6 +73,11 @@ choir_status ch_table_queue_push(struct ch_table *table, choir_bytes key, choir_
 
 /* CHOIR_ERR_QUEUE_EMPTY if there is nothing in it. *value_out is the caller's. */
 choir_status ch_table_queue_pop(struct ch_table *table, choir_bytes key, choir_blob *value_out);
+
+/* The same without taking it; false if there is nothing. *value_out is borrowed until the table
+ * changes. */
+bool ch_table_queue_front(const struct ch_table *table, choir_bytes key, choir_bytes *value_out);
+
 size_t ch_table_queue_length(const struct ch_table *table, choir_bytes key);
 
 /* --- waits --------------------------------------------------------------------------------------- */
