@@ -183,14 +183,41 @@ static choir_status fail_as_told(const struct ch_message *reply)
                    (const char *)text.data);
 }
 
-/* The first failure is kept: what follows is often its consequence. */
+static void cancel_locked(struct ch_link *link, const struct ch_link_call *call);
+
+/* Who came later, and waits in the server for something that may now never come. Not for an element,
+ * which may be on its way. */
+static struct ch_link_call *later_wait_locked(struct ch_link *link, uint32_t quiet_id)
+{
+    CH_LIST_EACH (at, &link->calls) {
+        struct ch_link_call *call = CH_CONTAINER(at, struct ch_link_call, link);
+        enum ch_op op = call->ask->op;
+        bool waits = op == CH_OP_GET || op == CH_OP_MULTI_GET || op == CH_OP_WAIT ||
+                     op == CH_OP_BARRIER;
+
+        if (waits && (int32_t)((call->id - quiet_id) << 1) > 0)
+            return call;
+    }
+    return NULL;
+}
+
+/* The next call reports it, or one that waits since. The first failure is kept: what follows is often
+ * its consequence. */
 static void quiet_failed_locked(struct ch_link *link, const struct ch_message *reply)
 {
+    struct ch_link_call *call = later_wait_locked(link, reply->id);
+    choir_status rc;
+
     if (link->late.code != CHOIR_OK || (int32_t)reply->code >= 0)
         return;
-    (void)fail_as_told(reply);
+    rc = fail_as_told(reply);
     ch_error_prefix("an earlier request that was not waited for: ");
-    ch_error_save(&link->late);
+    if (call == NULL) {
+        ch_error_save(&link->late);
+        return;
+    }
+    finish_locked(link, call, rc);
+    cancel_locked(link, call);
 }
 
 static struct ch_link_call *find_locked(struct ch_link *link, uint32_t id)
