@@ -103,9 +103,11 @@ static choir_status lock_in_time(const struct file *file, int type, off_t place,
     return rc;
 }
 
+/* Tried again: others would wait for us until we close it. */
 static void unlock_data(const struct file *file)
 {
-    if (ch_sys_lock_byte(file->fd, F_UNLCK, data_lock) != 0)
+    if (ch_sys_lock_byte(file->fd, F_UNLCK, data_lock) != 0 &&
+        ch_sys_lock_byte(file->fd, F_UNLCK, data_lock) != 0)
         ch_log_warn("store %s: unlock it: errno %d", file->path, errno);
 }
 

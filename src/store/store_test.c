@@ -1181,6 +1181,9 @@ static choir_status use_everything(void *arg)
     struct scene scene = { .row = arg };
     choir_status rc = scene.row->open(&scene, &scene.bare);
 
+    /* A set that fails in a server leaves the get behind it waiting. */
+    if (rc == CHOIR_OK)
+        rc = choir_store_set_timeout(scene.bare, slow(200));
     if (rc == CHOIR_OK)
         rc = choir_store_prefix(
             scene.bare,
