@@ -33,9 +33,9 @@ enum {
     LOOK_AGAIN_NS = 1000 * CH_MS,
     FIRST_PAUSE_NS = 10 * CH_MS,
     LONGEST_PAUSE_NS = 500 * CH_MS,
+    FIRST_POP_PAUSE_NS = 100 * CH_US,
+    LONGEST_POP_PAUSE_NS = 20 * CH_MS,
     FETCH_TRIES = 3,
-    KEYS_TOLD = 3, /* how many of the awaited keys a time-out names */
-    KEY_TOLD_NBYTES = 64,
 };
 
 /* Commands that came later than the others; what a server knows is asked when it is first needed. */
@@ -48,7 +48,7 @@ struct lane {
 };
 
 struct torch {
-    char *where, *url;
+    char *where;
     bool has_lock;
     struct ch_lock lock; /* guards the next four */
     bool main_is_taken;
@@ -205,6 +205,28 @@ static choir_status build_list(enum ch_torch_command command, const struct items
             at = ch_torch_put_item(at, &item);
     }
     return rc;
+}
+
+/* --- time ----------------------------------------------------------------------------------------- */
+
+static bool never(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+/* CHOIR_OK: the pause is over and there is time left. */
+static choir_status pause_for(uint64_t ns, const struct ch_patience *patience)
+{
+    const uint64_t end = ch_now() + ns;
+    const struct ch_wait wait = { .waiter = patience->waiter,
+                                  .ready = never,
+                                  .until = end < patience->until ? end : patience->until,
+                                  .poison = patience->poison,
+                                  .what = "the next try" };
+    choir_status rc = ch_wait(&wait);
+
+    return rc == CHOIR_ERR_TIMEOUT && !ch_deadline_passed(patience->until) ? CHOIR_OK : rc;
 }
 
 /* --- main ----------------------------------------------------------------------------------------- */
@@ -387,39 +409,6 @@ static choir_status tell(struct torch *torch, const struct ch_torch_request *req
     return rc;
 }
 
-/* --- words ---------------------------------------------------------------------------------------- */
-
-static int told_nbytes(choir_bytes key)
-{
-    return key.nbytes < KEY_TOLD_NBYTES ? (int)key.nbytes : KEY_TOLD_NBYTES;
-}
-
-/* What a failing operation adds to its error. */
-static choir_status told(const struct torch *torch, choir_status rc, const char *what,
-                         choir_bytes key)
-{
-    if (rc != CHOIR_OK)
-        ch_error_prefix("store %s: %s \"%.*s\": ", torch->url, what, told_nbytes(key),
-                        (const char *)(key.nbytes > 0 ? key.data : ""));
-    return rc;
-}
-
-/* Which keys did not come; the texts of the wait below say only that no reply came. */
-static choir_status told_missing(choir_status rc, const struct items *items)
-{
-    size_t told_count = items->count < KEYS_TOLD ? items->count : KEYS_TOLD;
-
-    if (rc != CHOIR_ERR_TIMEOUT)
-        return rc;
-    if (items->count > told_count)
-        ch_error_prefix("and %zu more: ", items->count - told_count);
-    for (size_t i = told_count; i-- > 0;)
-        ch_error_prefix("\"%.*s\" ", told_nbytes(items->keys[i]),
-                        (const char *)(items->keys[i].nbytes > 0 ? items->keys[i].data : ""));
-    ch_error_prefix("wait timeout, keys: ");
-    return rc;
-}
-
 /* --- lanes ---------------------------------------------------------------------------------------- */
 
 static struct lane *idle_lane(struct torch *torch)
@@ -591,7 +580,9 @@ static choir_status await(struct torch *torch, const struct items *items,
         give_lane(torch, lane);
     }
     message_fini(&message);
-    return told_missing(rc, &part);
+    if (rc == CHOIR_ERR_TIMEOUT)
+        rc = ch_fail(CHOIR_ERR_TIMEOUT, "wait timeout: nobody had set it before the deadline");
+    return rc;
 }
 
 static choir_status wait_until_all_exist(struct torch *torch, struct items items,
@@ -792,7 +783,7 @@ static choir_status torch_set(void *self, choir_bytes key, choir_bytes value,
 {
     const struct ch_torch_request set = { .command = CH_TORCH_SET, .key = key, .value = value };
 
-    return told(self, tell(self, &set, patience), "set", key);
+    return tell(self, &set, patience);
 }
 
 static choir_status torch_append(void *self, choir_bytes key, choir_bytes more,
@@ -802,7 +793,7 @@ static choir_status torch_append(void *self, choir_bytes key, choir_bytes more,
                                              .key = key,
                                              .value = more };
 
-    return told(self, tell(self, &append, patience), "append to", key);
+    return tell(self, &append, patience);
 }
 
 static choir_status torch_get(void *self, choir_bytes key, choir_blob *value_out,
@@ -810,7 +801,7 @@ static choir_status torch_get(void *self, choir_bytes key, choir_blob *value_out
 {
     const struct items items = { &key, NULL, 1 };
 
-    return told(self, fetch(self, &items, patience, value_out), "get", key);
+    return fetch(self, &items, patience, value_out);
 }
 
 static choir_status torch_add(void *self, choir_bytes key, int64_t delta, int64_t *sum_out,
@@ -821,7 +812,7 @@ static choir_status torch_add(void *self, choir_bytes key, int64_t delta, int64_
 
     if (rc == CHOIR_ERR_NETWORK)
         ch_error_prefix("(the server closes if the value is not a number) ");
-    return told(self, rc, "add to", key);
+    return rc;
 }
 
 static choir_status torch_compare_set(void *self, choir_bytes key, choir_bytes expected,
@@ -839,7 +830,7 @@ static choir_status torch_compare_set(void *self, choir_bytes key, choir_bytes e
         rc = copy_values(reply, 1, value_out, &some_empty);
         give_main(self);
     }
-    return told(self, rc, "compare and set", key);
+    return rc;
 }
 
 static choir_status torch_remove(void *self, choir_bytes key, bool *removed_out,
@@ -851,7 +842,7 @@ static choir_status torch_remove(void *self, choir_bytes key, bool *removed_out,
 
     if (rc == CHOIR_OK)
         *removed_out = removed > 0;
-    return told(self, rc, "delete", key);
+    return rc;
 }
 
 static choir_status torch_multi_get(void *self, const choir_bytes *keys, size_t count,
@@ -871,7 +862,7 @@ static choir_status torch_multi_get(void *self, const choir_bytes *keys, size_t 
     }
     while (rc != CHOIR_OK && done > 0)
         choir_blob_free(&values_out[--done]);
-    return count > 0 ? told(self, rc, "get several from", keys[0]) : rc;
+    return rc;
 }
 
 static choir_status torch_multi_set(void *self, const choir_bytes *keys, const choir_bytes *values,
@@ -891,7 +882,7 @@ static choir_status torch_multi_set(void *self, const choir_bytes *keys, const c
         }
         drop_part(&items, part.count);
     }
-    return count > 0 ? told(self, rc, "set several from", keys[0]) : rc;
+    return rc;
 }
 
 static choir_status torch_check(void *self, const choir_bytes *keys, size_t count, bool *all_out,
@@ -899,7 +890,7 @@ static choir_status torch_check(void *self, const choir_bytes *keys, size_t coun
 {
     const struct items items = { keys, NULL, count };
 
-    return told(self, check_items_exist(self, &items, patience, all_out), "check", keys[0]);
+    return check_items_exist(self, &items, patience, all_out);
 }
 
 static choir_status torch_wait(void *self, const choir_bytes *keys, size_t count,
@@ -907,14 +898,14 @@ static choir_status torch_wait(void *self, const choir_bytes *keys, size_t count
 {
     const struct items items = { keys, NULL, count };
 
-    return told(self, wait_until_all_exist(self, items, patience), "wait for", keys[0]);
+    return wait_until_all_exist(self, items, patience);
 }
 
 static choir_status torch_count(void *self, int64_t *count_out, const struct ch_patience *patience)
 {
     const struct ch_torch_request count = { .command = CH_TORCH_COUNT };
 
-    return told(self, ask_number(self, &count, count_out, patience), "count keys", choir_str(""));
+    return ask_number(self, &count, count_out, patience);
 }
 
 /* --- operations: listing -------------------------------------------------------------------------- */
@@ -964,7 +955,7 @@ static choir_status torch_list(void *self, choir_blob **keys_out, size_t *count_
         rc = copy_keys(reply, keys_out, count_out);
         give_main(self);
     }
-    return told(self, rc, "list keys", choir_str(""));
+    return rc;
 }
 
 /* --- operations: queues --------------------------------------------------------------------------- */
@@ -979,7 +970,7 @@ static choir_status torch_queue_push(void *self, choir_bytes key, choir_bytes va
 
     if (rc == CHOIR_OK)
         rc = tell(self, &push, patience);
-    return told(self, rc, "push into queue", key);
+    return rc;
 }
 
 static choir_status try_pop(struct torch *torch, choir_bytes key, choir_blob *value_out,
@@ -1008,22 +999,27 @@ static choir_status try_pop(struct torch *torch, choir_bytes key, choir_blob *va
 static choir_status torch_queue_try_pop(void *self, choir_bytes key, choir_blob *value_out,
                                         const struct ch_patience *patience)
 {
-    return told(self, try_pop(self, key, value_out, patience), "pop from queue", key);
+    return try_pop(self, key, value_out, patience);
 }
 
-/* Somebody else may take what we were woken for: then once more. */
+/* Somebody else may take what we were woken for: then once more. If there is a value of that name,
+ * the server has nothing to wait for and says so at once: then we look from time to time. */
 static choir_status torch_queue_pop(void *self, choir_bytes key, choir_blob *value_out,
                                     const struct ch_patience *patience)
 {
     const struct items items = { &key, NULL, 1 };
-    choir_status rc = try_pop(self, key, value_out, patience);
+    uint64_t pause = 0;
+    choir_status rc;
 
-    while (rc == CHOIR_ERR_QUEUE_EMPTY) {
-        rc = await(self, &items, patience);
+    while ((rc = try_pop(self, key, value_out, patience)) == CHOIR_ERR_QUEUE_EMPTY) {
+        rc = pause == 0 ? CHOIR_OK : pause_for(pause, patience);
         if (rc == CHOIR_OK)
-            rc = try_pop(self, key, value_out, patience);
+            rc = await(self, &items, patience);
+        if (rc != CHOIR_OK)
+            break;
+        pause = pause == 0 ? FIRST_POP_PAUSE_NS : pause < LONGEST_POP_PAUSE_NS ? 2 * pause : pause;
     }
-    return told(self, rc, "pop from queue", key);
+    return rc;
 }
 
 static choir_status torch_queue_length(void *self, choir_bytes key, int64_t *length_out,
@@ -1034,7 +1030,7 @@ static choir_status torch_queue_length(void *self, choir_bytes key, int64_t *len
 
     if (rc == CHOIR_OK)
         rc = ask_number(self, &length, length_out, patience);
-    return told(self, rc, "length of queue", key);
+    return rc;
 }
 
 /* --- operations: barrier -------------------------------------------------------------------------- */
@@ -1137,30 +1133,10 @@ static choir_status torch_barrier(void *self, choir_bytes key, int64_t nranks,
     if (rc == CHOIR_OK)
         rc = by_command ? barrier_by_command(self, key, nranks, patience)
                         : barrier_by_counting(self, key, nranks, patience);
-    return told(self, rc, "barrier", key);
+    return rc;
 }
 
 /* --- opening and closing -------------------------------------------------------------------------- */
-
-static bool never(void *arg)
-{
-    (void)arg;
-    return false;
-}
-
-/* CHOIR_OK: the pause is over and there is time left. */
-static choir_status pause_for(uint64_t ns, const struct ch_patience *patience)
-{
-    const uint64_t end = ch_now() + ns;
-    const struct ch_wait wait = { .waiter = patience->waiter,
-                                  .ready = never,
-                                  .until = end < patience->until ? end : patience->until,
-                                  .poison = patience->poison,
-                                  .what = "the next try" };
-    choir_status rc = ch_wait(&wait);
-
-    return rc == CHOIR_ERR_TIMEOUT && !ch_deadline_passed(patience->until) ? CHOIR_OK : rc;
-}
 
 /* The server may not be there yet: try until the deadline, and then say what the last try saw. */
 static choir_status connect_main(struct torch *torch, const struct ch_patience *patience)
@@ -1196,8 +1172,7 @@ static choir_status torch_open(void *self, const struct ch_store_place *place,
     ch_torch_link_init(&torch->main);
     torch->has_lock = true;
     torch->where = ch_strdup(place->where);
-    torch->url = ch_strdup(place->url);
-    if (torch->where == NULL || torch->url == NULL)
+    if (torch->where == NULL)
         return ch_fail(CHOIR_ERR_NOMEM, "store: no memory for the address %s", place->url);
     if (place->token != NULL)
         return ch_fail(CHOIR_ERR_UNSUPPORTED,
@@ -1221,7 +1196,6 @@ static void torch_close(void *self)
         ch_lock_fini(&torch->lock);
     }
     ch_free(torch->where);
-    ch_free(torch->url);
 }
 
 const struct ch_store_ops ch_store_torch = {

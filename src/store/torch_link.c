@@ -92,29 +92,26 @@ void ch_torch_link_cancel(struct ch_torch_link *link)
 
 /* --- receiving ------------------------------------------------------------------------------------ */
 
-/* Room for some more of the `need` bytes. The server's word for a length is believed step by step. */
-static choir_status grow_inbox(struct ch_torch_link *link, size_t need)
+/* Room for some more. It grows with what has come, not with the length that the server names. */
+static choir_status grow_inbox(struct ch_torch_link *link)
 {
     size_t room = link->room < INBOX_LEAST ? INBOX_LEAST : 2 * link->room;
     unsigned char *inbox;
 
     if (link->nbytes < link->room)
         return CHOIR_OK;
-    if (room > need && need >= INBOX_LEAST)
-        room = need;
     inbox = ch_regrow(link->inbox, room, 1);
     if (inbox == NULL)
-        return ch_fail(CHOIR_ERR_NOMEM, "torch: no memory for a reply of %zu bytes", need);
+        return ch_fail(CHOIR_ERR_NOMEM, "torch: no memory for a reply of %zu bytes and more", room);
     link->inbox = inbox;
     link->room = room;
     return CHOIR_OK;
 }
 
-static choir_status receive_some(struct ch_torch_link *link, size_t need,
-                                 const struct ch_patience *patience)
+static choir_status receive_some(struct ch_torch_link *link, const struct ch_patience *patience)
 {
     size_t done = 0;
-    choir_status rc = grow_inbox(link, need);
+    choir_status rc = grow_inbox(link);
 
     if (rc == CHOIR_OK)
         rc = ch_sock_recv_now(link->fd, link->inbox + link->nbytes, link->room - link->nbytes,
@@ -134,7 +131,7 @@ choir_status ch_torch_link_receive(struct ch_torch_link *link, const struct ch_p
     for (;;) {
         rc = ch_torch_parse_reply(link->owed, link->owed_count, link->inbox, link->nbytes, &nbytes);
         if (rc == CHOIR_IN_PROGRESS)
-            rc = receive_some(link, nbytes, patience);
+            rc = receive_some(link, patience);
         else
             break;
         if (rc != CHOIR_OK)
