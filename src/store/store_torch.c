@@ -633,7 +633,8 @@ static choir_status build_fetch(const struct items *items, struct message *out)
 }
 
 /* The values, if all are there: *all_out. They were a moment ago; if one was deleted since, the
- * newer server says that it is empty, and the older one closes the connection. */
+ * newer server says that it is empty, and the older one closes the connection. (One that is set again
+ * by the time we look cannot be told from an empty one.) */
 static choir_status fetch_on_main(struct torch *torch, const struct items *items,
                                   const struct ch_patience *patience, choir_blob *values_out,
                                   bool *all_out)

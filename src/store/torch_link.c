@@ -14,6 +14,8 @@ enum {
     INBOX_KEPT = 1 << 20, /* what a large reply needed beyond this is given back */
 };
 
+static const struct ch_torch_reply_parser nothing = { .form = CH_TORCH_REPLY_NONE };
+
 bool ch_torch_gave_up(choir_status rc)
 {
     return rc == CHOIR_ERR_TIMEOUT || rc == CHOIR_ERR_INTERRUPTED || rc == CHOIR_ERR_REMOTE;
@@ -37,7 +39,7 @@ void ch_torch_link_close(struct ch_torch_link *link)
 {
     ch_sys_close(link->fd);
     link->fd = -1;
-    link->owed = CH_TORCH_REPLY_NONE;
+    link->owed = nothing;
     link->unanswered = 0;
     drop_inbox(link);
 }
@@ -66,8 +68,7 @@ choir_status ch_torch_link_send(struct ch_torch_link *link, const void *request,
     if (rc != CHOIR_OK)
         return broken(link, rc); /* half a request may have gone */
     link->unanswered += form == CH_TORCH_REPLY_NONE;
-    link->owed = form;
-    link->owed_count = count;
+    link->owed = ch_torch_reply_parser(form, count);
     link->nbytes = 0;
     if (link->room > INBOX_KEPT)
         drop_inbox(link);
@@ -85,9 +86,9 @@ void ch_torch_link_cancel(struct ch_torch_link *link)
         ch_torch_link_close(link);
         return;
     }
-    if (link->owed == CH_TORCH_REPLY_NONE)
+    if (link->owed.form == CH_TORCH_REPLY_NONE)
         link->nbytes = 0;
-    link->owed = CH_TORCH_REPLY_CANCEL;
+    link->owed = ch_torch_reply_parser(CH_TORCH_REPLY_CANCEL, 0);
 }
 
 /* --- receiving ------------------------------------------------------------------------------------ */
@@ -129,7 +130,7 @@ choir_status ch_torch_link_receive(struct ch_torch_link *link, const struct ch_p
     choir_status rc;
 
     for (;;) {
-        rc = ch_torch_parse_reply(link->owed, link->owed_count, link->inbox, link->nbytes, &nbytes);
+        rc = ch_torch_parse_reply(&link->owed, link->inbox, link->nbytes, &nbytes);
         if (rc == CHOIR_IN_PROGRESS)
             rc = receive_some(link, patience);
         else
@@ -142,7 +143,7 @@ choir_status ch_torch_link_receive(struct ch_torch_link *link, const struct ch_p
                      link->nbytes - nbytes);
     if (rc != CHOIR_OK)
         return broken(link, rc);
-    link->owed = CH_TORCH_REPLY_NONE;
+    link->owed = nothing;
     link->unanswered = 0;
     *reply_out = (choir_bytes){ link->inbox, nbytes };
     return CHOIR_OK;
@@ -177,11 +178,11 @@ static choir_status check_cancelled(struct ch_torch_link *link, choir_bytes repl
 
 choir_status ch_torch_link_settle(struct ch_torch_link *link, const struct ch_patience *patience)
 {
-    bool cancelled = link->owed == CH_TORCH_REPLY_CANCEL;
+    bool cancelled = link->owed.form == CH_TORCH_REPLY_CANCEL;
     choir_bytes reply;
     choir_status rc;
 
-    if (link->owed == CH_TORCH_REPLY_NONE)
+    if (link->owed.form == CH_TORCH_REPLY_NONE)
         return look_at_quiet_link(link);
     rc = ch_torch_link_receive(link, patience, &reply);
     return rc == CHOIR_OK && cancelled ? check_cancelled(link, reply) : rc;

@@ -14,10 +14,9 @@
 #include "store/torch_wire.h"
 
 struct ch_torch_link {
-    int fd;                   /* -1: closed */
-    enum ch_torch_reply owed; /* by the server: the form of its next reply */
-    size_t owed_count;
-    unsigned char *inbox; /* what has come of it */
+    int fd;                            /* -1: closed */
+    struct ch_torch_reply_parser owed; /* by the server: its next reply */
+    unsigned char *inbox;              /* what has come of it */
     size_t nbytes, room;
     uint64_t unanswered; /* requests without a reply since the last reply that came */
     uint64_t lost;       /* of these, when the link broke in a way that nobody was told */

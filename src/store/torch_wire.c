@@ -266,46 +266,57 @@ static choir_status fixed(size_t nbytes, size_t want, size_t *nbytes_out)
     return nbytes >= want ? CHOIR_OK : CHOIR_IN_PROGRESS;
 }
 
-/* `count` values that begin at offset `at`. */
-static choir_status values(const unsigned char *bytes, size_t nbytes, size_t at, size_t count,
-                           size_t *nbytes_out)
+static choir_status values(struct ch_torch_reply_parser *parser, const unsigned char *bytes,
+                           size_t nbytes, size_t *nbytes_out)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (; parser->values_left > 0; parser->values_left--) {
         uint64_t length;
+        size_t end;
 
-        if (nbytes - at < 8)
-            return fixed(nbytes, at + 8, nbytes_out);
-        length = get_uint(bytes + at, 8);
+        if (nbytes - parser->at < 8)
+            return fixed(nbytes, parser->at + 8, nbytes_out);
+        length = get_uint(bytes + parser->at, 8);
         if (length > CH_TORCH_REPLY_VALUE_MAX)
             return ch_fail(CHOIR_ERR_PROTO,
                            "torch: a value of %llu bytes in a reply, at most %d are believed",
                            (unsigned long long)length, CH_TORCH_REPLY_VALUE_MAX);
-        at += 8;
-        if (nbytes - at < length)
-            return fixed(nbytes, at + (size_t)length, nbytes_out);
-        at += (size_t)length;
+        end = parser->at + 8 + (size_t)length;
+        if (nbytes < end)
+            return fixed(nbytes, end, nbytes_out);
+        parser->at = end;
     }
-    return fixed(nbytes, at, nbytes_out);
+    return fixed(nbytes, parser->at, nbytes_out);
 }
 
 /* A number, and values after it. */
-static choir_status counted(const unsigned char *bytes, size_t nbytes, bool at_most_one,
-                            size_t *nbytes_out)
+static choir_status counted(struct ch_torch_reply_parser *parser, const unsigned char *bytes,
+                            size_t nbytes, size_t *nbytes_out)
 {
-    int64_t count;
+    if (!parser->is_counted) {
+        int64_t count;
 
-    if (nbytes < 8)
-        return fixed(nbytes, 8, nbytes_out);
-    count = ch_torch_number(bytes);
-    if (count < 0)
-        return ch_fail(CHOIR_ERR_PROTO, "torch: a count of %lld in a reply", (long long)count);
-    return values(bytes, nbytes, 8, at_most_one && count > 0 ? 1 : (size_t)count, nbytes_out);
+        if (nbytes < 8)
+            return fixed(nbytes, 8, nbytes_out);
+        count = ch_torch_number(bytes);
+        if (count < 0)
+            return ch_fail(CHOIR_ERR_PROTO, "torch: a count of %lld in a reply", (long long)count);
+        parser->values_left = parser->form == CH_TORCH_REPLY_POPPED && count > 0 ? 1
+                                                                                 : (size_t)count;
+        parser->at = 8;
+        parser->is_counted = true;
+    }
+    return values(parser, bytes, nbytes, nbytes_out);
 }
 
-choir_status ch_torch_parse_reply(enum ch_torch_reply form, size_t count,
-                                  const unsigned char *bytes, size_t nbytes, size_t *nbytes_out)
+struct ch_torch_reply_parser ch_torch_reply_parser(enum ch_torch_reply form, size_t count)
 {
-    switch (form) {
+    return (struct ch_torch_reply_parser){ .form = form, .values_left = count };
+}
+
+choir_status ch_torch_parse_reply(struct ch_torch_reply_parser *parser, const unsigned char *bytes,
+                                  size_t nbytes, size_t *nbytes_out)
+{
+    switch (parser->form) {
     case CH_TORCH_REPLY_NONE:
         return fixed(nbytes, 0, nbytes_out);
     case CH_TORCH_REPLY_BYTE:
@@ -315,11 +326,10 @@ choir_status ch_torch_parse_reply(enum ch_torch_reply form, size_t count,
     case CH_TORCH_REPLY_NUMBER:
         return fixed(nbytes, 8, nbytes_out);
     case CH_TORCH_REPLY_VALUES:
-        return values(bytes, nbytes, 0, count, nbytes_out);
+        return values(parser, bytes, nbytes, nbytes_out);
     case CH_TORCH_REPLY_POPPED:
-        return counted(bytes, nbytes, true, nbytes_out);
     case CH_TORCH_REPLY_LIST:
-        return counted(bytes, nbytes, false, nbytes_out);
+        return counted(parser, bytes, nbytes, nbytes_out);
     case CH_TORCH_REPLY_CANCEL:
         return fixed(nbytes, nbytes > 0 && bytes[0] == CH_TORCH_STOP_WAITING ? 2 : 1, nbytes_out);
     }

@@ -108,10 +108,22 @@ enum ch_torch_reply {
     CH_TORCH_REPLY_CANCEL, /* WAIT_CANCELLED, perhaps with the STOP_WAITING that it crossed before it */
 };
 
-/* CHOIR_OK: the reply is complete, *nbytes_out is its length. CHOIR_IN_PROGRESS: at least *nbytes_out are
- * needed. `count` is of values asked for. */
-choir_status ch_torch_parse_reply(enum ch_torch_reply form, size_t count,
-                                  const unsigned char *bytes, size_t nbytes, size_t *nbytes_out);
+/* How far a reply has been looked at: servers send long ones value by value, and going through all
+ * of it again for each would take its time. */
+struct ch_torch_reply_parser {
+    enum ch_torch_reply form;
+    bool is_counted; /* `values_left` is known */
+    size_t values_left;
+    size_t at; /* where the next of them begins */
+};
+
+/* `count` is of the values that were asked for. */
+struct ch_torch_reply_parser ch_torch_reply_parser(enum ch_torch_reply form, size_t count);
+
+/* CHOIR_OK: the reply is complete, *nbytes_out is its length. CHOIR_IN_PROGRESS: at least *nbytes_out
+ * bytes are needed. `bytes` are those of the call before, and more. */
+choir_status ch_torch_parse_reply(struct ch_torch_reply_parser *parser, const unsigned char *bytes,
+                                  size_t nbytes, size_t *nbytes_out);
 
 /* The value at *at_io, in a complete reply; *at_io moves behind it. */
 choir_bytes ch_torch_next_value(const unsigned char **at_io);

@@ -159,33 +159,39 @@ CHOIR_TEST(replies_are_measured)
 {
     for (size_t i = 0; i < CH_ARRAY_LEN(replies); i++) {
         const unsigned char *bytes = (const unsigned char *)replies[i].bytes;
+        struct ch_torch_reply_parser parser = ch_torch_reply_parser(replies[i].form,
+                                                                    replies[i].count);
+        struct ch_torch_reply_parser at_once = parser;
         size_t n = 0, want;
 
         CHOIR_ROW("form %d, %zu bytes", (int)replies[i].form, replies[i].nbytes);
         for (; n < replies[i].nbytes; n++) {
-            CHOIR_CHECK_STATUS(
-                ch_torch_parse_reply(replies[i].form, replies[i].count, bytes, n, &want),
-                CHOIR_IN_PROGRESS);
+            CHOIR_CHECK_STATUS(ch_torch_parse_reply(&parser, bytes, n, &want), CHOIR_IN_PROGRESS);
             CHOIR_CHECK_LT(n, want); /* it asks for something */
             CHOIR_CHECK_LE(want, replies[i].nbytes);
         }
-        CHOIR_CHECK_OK(ch_torch_parse_reply(replies[i].form, replies[i].count, bytes, n, &want));
+        CHOIR_CHECK_OK(ch_torch_parse_reply(&parser, bytes, n, &want));
+        CHOIR_CHECK_EQ(want, replies[i].nbytes);
+        CHOIR_CHECK_OK(ch_torch_parse_reply(&at_once, bytes, n, &want));
         CHOIR_CHECK_EQ(want, replies[i].nbytes);
     }
 }
 
-CHOIR_TEST(replies_that_cannot_be_are_refused)
+static void check_refused(enum ch_torch_reply form, const char *bytes)
 {
-    const unsigned char *huge = (const unsigned char *)"\x01\0\0\x40\0\0\0\0";
-    const unsigned char *negative = (const unsigned char *)"\xff\xff\xff\xff\xff\xff\xff\xff";
+    struct ch_torch_reply_parser parser = ch_torch_reply_parser(form, 1);
     size_t want;
 
-    CHOIR_CHECK_STATUS(ch_torch_parse_reply(CH_TORCH_REPLY_VALUES, 1, huge, 8, &want),
+    CHOIR_CHECK_STATUS(ch_torch_parse_reply(&parser, (const unsigned char *)bytes, 8, &want),
                        CHOIR_ERR_PROTO);
-    CHOIR_CHECK_STATUS(ch_torch_parse_reply(CH_TORCH_REPLY_VALUES, 1, negative, 8, &want),
-                       CHOIR_ERR_PROTO);
-    CHOIR_CHECK_STATUS(ch_torch_parse_reply(CH_TORCH_REPLY_POPPED, 0, negative, 8, &want),
-                       CHOIR_ERR_PROTO);
-    CHOIR_CHECK_STATUS(ch_torch_parse_reply(CH_TORCH_REPLY_LIST, 0, negative, 8, &want),
-                       CHOIR_ERR_PROTO);
+}
+
+CHOIR_TEST(replies_that_cannot_be_are_refused)
+{
+    static const char negative[] = "\xff\xff\xff\xff\xff\xff\xff\xff";
+
+    check_refused(CH_TORCH_REPLY_VALUES, "\x01\0\0\x40\0\0\0\0"); /* one more than a GiB */
+    check_refused(CH_TORCH_REPLY_VALUES, negative);
+    check_refused(CH_TORCH_REPLY_POPPED, negative);
+    check_refused(CH_TORCH_REPLY_LIST, negative);
 }
