@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "group/roster.h"
+#include "store/server.h"
 
 enum { DEFAULT_TIMEOUT_MS = 300 * 1000 };
 
@@ -107,7 +108,16 @@ static choir_status exchange(choir_group *group, const struct ch_patience *patie
     return rc;
 }
 
-static choir_status join(choir_group *group, choir_store *round, const struct ch_patience *patience)
+/* All who belong are connected. Rank 0's server needs no listener any more: strangers find none, and
+ * a rank that is through and joins again, at the same address, cannot find the old one. */
+static choir_status close_door(choir_group *group, const struct ch_patience *patience)
+{
+    if (group->place.server == NULL)
+        return CHOIR_OK;
+    return ch_store_server_stop_listening(group->place.server, patience);
+}
+
+static choir_status join(choir_group *group, const struct ch_patience *patience)
 {
     struct ch_record mine;
     choir_status rc = write_own_record(group, &mine);
@@ -117,26 +127,27 @@ static choir_status join(choir_group *group, choir_store *round, const struct ch
     if (rc == CHOIR_OK && (group->records == NULL || group->hosts == NULL))
         rc = ch_fail(CHOIR_ERR_NOMEM, "no memory for the records of %d ranks", group->nranks);
     if (rc == CHOIR_OK)
-        rc = ch_roster_join(round, &mine, patience->until, group->records);
+        rc = ch_roster_join(group->round, &mine, patience->until, group->records);
     if (rc != CHOIR_OK)
         return rc;
     number_hosts(group);
-    rc = exchange(group, patience);
-    return ch_roster_finish(round, &mine, patience->until, rc);
+    rc = close_door(group, patience);
+    if (rc == CHOIR_OK)
+        rc = exchange(group, patience);
+    return ch_roster_finish(group->round, &mine, patience->until, rc);
 }
 
 static choir_status meet_and_join(choir_group *group, const choir_init_opts *opts,
                                   struct ch_whereabouts *where, const struct ch_patience *patience)
 {
-    choir_store *round = NULL;
     choir_status rc = opts->store != NULL ? use_given_store(opts, where, &group->place)
                                           : ch_meet(where, patience, &group->place);
 
     if (rc == CHOIR_OK)
-        rc = ch_roster_round(group->place.store, "init", where->attempt, where->nranks, &round);
+        rc = ch_roster_round(group->place.store, "init", where->attempt, where->nranks,
+                             &group->round);
     if (rc == CHOIR_OK)
-        rc = join(group, round, patience);
-    choir_store_close(round);
+        rc = join(group, patience);
     if (rc == CHOIR_OK)
         snprintf(group->origin, sizeof(group->origin), "%s; %s", where->source, group->place.story);
     return rc;
@@ -201,9 +212,12 @@ void choir_group_destroy(choir_group *group)
     if (group == NULL)
         return;
     ch_error_save(&last); /* of choir_init(), which ends a group that failed this way */
+    if (group->round != NULL && group->place.server != NULL)
+        ch_roster_linger(group->round, group->nranks);
+    choir_store_close(group->round);
+    ch_part(&group->place); /* before the link: its waiter may be what the server still posts to */
     if (group->linked)
         ch_hostlink_close(&group->link);
-    ch_part(&group->place);
     ch_free(group->hosts);
     ch_free(group->records);
     ch_free(group);

@@ -16,6 +16,7 @@ struct choir_group {
     struct ch_hostlink link; /* this rank's segment and waiter, and its neighbours on this host */
     bool linked;             /* `link` was opened */
     struct ch_meeting_place place;
+    choir_store *round;        /* this meeting's corner of place.store */
     struct ch_record *records; /* of all ranks */
     int *hosts;                /* of all ranks: which host, counted by lowest rank */
     char origin[512];

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/params.h"
 
-enum { KEY_MAX = 32, WHO_LISTED = 8 };
+enum { KEY_MAX = 32, WHO_LISTED = 8, LINGER_MS = 2000 };
 
 /* What the store is asked with: one deadline for all. */
 struct meeting {
@@ -365,6 +365,28 @@ static choir_status read_roster(const struct meeting *meeting, const choir_blob 
     return rc;
 }
 
+/* Whoever has put its record there says when it needs the store no more: see ch_roster_linger(). */
+static choir_status leave(const struct meeting *meeting, choir_status rc)
+{
+    choir_error why;
+
+    ch_error_save(&why);
+    (void)choir_store_queue_push(meeting->store, choir_str("left"), choir_str(""));
+    ch_error_load(&why);
+    return rc;
+}
+
+/* The verdict of a phase that we have arrived in. */
+static choir_status await_verdict(const struct meeting *meeting, const char *key,
+                                  choir_blob *verdict_out)
+{
+    choir_status rc = hear(meeting, key, verdict_out);
+
+    if (rc == CHOIR_ERR_TIMEOUT && ch_deadline_passed(meeting->until))
+        rc = give_up(meeting, key);
+    return rc;
+}
+
 choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch_deadline until,
                             struct ch_record *all_out)
 {
@@ -372,17 +394,17 @@ choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch
     choir_blob verdict = { NULL, 0 };
     choir_status rc = enter(&meeting);
 
-    if (rc == CHOIR_OK)
-        rc = arrive(&meeting, "arrived", publish_roster);
     if (rc != CHOIR_OK)
         return publish_failure(&meeting, "known");
-    rc = hear(&meeting, "known", &verdict);
-    if (rc == CHOIR_ERR_TIMEOUT && ch_deadline_passed(until))
-        return give_up(&meeting, "known");
+    rc = arrive(&meeting, "arrived", publish_roster);
+    if (rc != CHOIR_OK)
+        publish_failure(&meeting, "known");
+    else
+        rc = await_verdict(&meeting, "known", &verdict);
     if (rc == CHOIR_OK)
         rc = read_roster(&meeting, &verdict, all_out);
     choir_blob_free(&verdict);
-    return rc;
+    return rc == CHOIR_OK ? rc : leave(&meeting, rc);
 }
 
 static choir_status publish_done(const struct meeting *meeting)
@@ -400,10 +422,27 @@ choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, 
     if (rc == CHOIR_OK)
         rc = arrive(&meeting, "ready", publish_done);
     if (rc != CHOIR_OK)
-        return publish_failure(&meeting, "done");
-    rc = hear(&meeting, "done", &verdict);
-    if (rc == CHOIR_ERR_TIMEOUT && ch_deadline_passed(until))
-        return give_up(&meeting, "done");
+        publish_failure(&meeting, "done");
+    else
+        rc = await_verdict(&meeting, "done", &verdict);
     choir_blob_free(&verdict);
-    return rc;
+    return leave(&meeting, rc);
+}
+
+void ch_roster_linger(choir_store *store, int nranks)
+{
+    ch_deadline until = ch_deadline_ms(LINGER_MS);
+    struct ch_record mine = { .nranks = (uint32_t)nranks };
+    struct meeting meeting = { store, &mine, ch_now(), until };
+    bool *there = ch_zalloc_array((size_t)nranks, sizeof(*there));
+    choir_status rc = there != NULL ? find_joined(&meeting, there) : CHOIR_ERR_NOMEM;
+
+    for (int r = 0; r < nranks && rc == CHOIR_OK; r++) {
+        choir_blob blob = { NULL, 0 };
+
+        if (there[r])
+            rc = choir_store_queue_pop(store, choir_str("left"), left_ms(&meeting), &blob);
+        choir_blob_free(&blob);
+    }
+    ch_free(there);
 }

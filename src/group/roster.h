@@ -9,6 +9,7 @@
  *   known       the verdict: all records, or why it failed
  *   ready       how many have done what comes after (ch_roster_finish)
  *   done        the verdict on that
+ *   left        a queue: an element for each rank that has heard its verdict
  *
  * A verdict is written once, by compare and set: the first cause wins and everybody hears it, those
  * who wait and those who come later.
@@ -44,5 +45,9 @@ choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch
  */
 choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, ch_deadline until,
                               choir_status mine_went);
+
+/* For the rank that serves the store: wait until all who joined have heard their verdict, for two
+ * seconds at most. Before that it must not end the store. */
+void ch_roster_linger(choir_store *store, int nranks);
 
 #endif

@@ -36,6 +36,11 @@ struct choir_store_server {
     choir_token token;
     struct ch_conns conns;
     struct listener ours, torch;
+
+    /* ch_store_server_stop_listening(): the task, and what tells that it has run. */
+    struct ch_task deafen;
+    struct ch_bell *deafened_bell;
+    _Atomic uint64_t deafened;
 };
 
 /* --- accepting ---------------------------------------------------------------------------------- */
@@ -137,12 +142,42 @@ static choir_status listen_to(struct listener *listener, const char *where, bool
     return rc;
 }
 
+/* Who is connected stays. */
 static void stop_listening(struct listener *listener)
 {
     ch_timer_stop(&listener->pause);
     ch_watch_remove(&listener->watch);
     ch_sys_close(listener->fd);
+    listener->fd = -1;
+}
+
+static void end_listener(struct listener *listener)
+{
+    stop_listening(listener);
     ch_table_destroy(listener->point.table);
+}
+
+static void deafen(struct ch_task *task)
+{
+    choir_store_server *server = CH_CONTAINER(task, choir_store_server, deafen);
+
+    stop_listening(&server->ours);
+    stop_listening(&server->torch);
+    ch_post(server->deafened_bell, &server->deafened, 1);
+}
+
+choir_status ch_store_server_stop_listening(choir_store_server *server,
+                                            const struct ch_patience *patience)
+{
+    struct ch_wait wait = { .waiter = patience->waiter,
+                            .until = patience->until,
+                            .poison = patience->poison,
+                            .what = "the store server to stop listening" };
+
+    server->deafen.run = deafen;
+    server->deafened_bell = &patience->waiter->bell;
+    ch_loop_post(server->loop, &server->deafen);
+    return ch_wait_flag(&wait, &server->deafened, 1);
 }
 
 /* --- the thread --------------------------------------------------------------------------------- */
@@ -257,8 +292,8 @@ void choir_store_server_destroy(choir_store_server *server)
         pthread_join(server->thread, NULL);
     }
     ch_conns_fini(&server->conns);
-    stop_listening(&server->ours);
-    stop_listening(&server->torch);
+    end_listener(&server->ours);
+    end_listener(&server->torch);
     ch_loop_destroy(server->loop);
     ch_free(server);
 }

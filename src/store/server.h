@@ -16,6 +16,7 @@
 #include <choir/status.h>
 #include <choir/store.h>
 
+#include "io/patience.h"
 #include "store/table.h"
 
 struct ch_conn;
@@ -70,5 +71,11 @@ choir_status ch_conn_admit(struct ch_conn *conn);
 choir_status ch_store_server_create(const choir_store_server_create_opts *opts,
                                     const struct ch_table_limits *limits,
                                     choir_store_server **server_out);
+
+/* Take no new connections any more, those there are stay; its addresses are free for others when this
+ * returns. Once in a server's life.
+ * Blocks: until the server's thread has done it. The waiter must outlive the server if it fails. */
+choir_status ch_store_server_stop_listening(choir_store_server *server,
+                                            const struct ch_patience *patience);
 
 #endif
