@@ -26,6 +26,8 @@ enum {
     YIELD_CROWDED_NS = 300 * CH_US,
     /* Reading the clock costs as much as several looks at a flag. */
     LOOKS_PER_CLOCK = 16,
+    /* A yield that took longer than this, with the look before it, let somebody else run. */
+    YIELD_ALONE_NS = 5 * CH_US,
     /* How long to sleep when a ring might be missed, for want of a descriptor or of the order. */
     NAP_NS = 1 * CH_MS,
 };
@@ -188,11 +190,16 @@ static choir_status timed_out(const struct ch_wait *wait, uint64_t began)
                    (unsigned long long)((ch_now() - began) / CH_MS));
 }
 
-/* Look again and again until `end` (or the deadline): tightly, or yielding the processor between. */
+/* Look again and again until `end` (or the deadline): tightly, or yielding the processor between.
+ * Where a descriptor is watched a look is a system call, and the kernel tells a sleeper of news at
+ * once: then yielding is better than sleeping only as long as nobody else wants the processor. */
 static choir_status look_until(const struct ch_wait *wait, uint64_t end, bool yield)
 {
+    bool watches = wait->also != NULL;
+    uint64_t before = ch_now();
+
     for (;;) {
-        for (int i = 0; i < (yield ? 1 : LOOKS_PER_CLOCK); i++) {
+        for (int i = 0; i < (yield || watches ? 1 : LOOKS_PER_CLOCK); i++) {
             choir_status rc = how_it_stands(wait);
 
             if (rc != CHOIR_IN_PROGRESS)
@@ -206,8 +213,9 @@ static choir_status look_until(const struct ch_wait *wait, uint64_t end, bool yi
 
         if (now >= wait->until)
             return CHOIR_ERR_TIMEOUT; /* the caller looks once more and says it */
-        if (now >= end)
+        if (now >= end || (yield && watches && now - before > YIELD_ALONE_NS))
             return CHOIR_IN_PROGRESS;
+        before = now;
     }
 }
 
