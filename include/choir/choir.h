@@ -4,6 +4,7 @@
 #ifndef CHOIR_CHOIR_H
 #define CHOIR_CHOIR_H
 
+#include <choir/ctl.h>
 #include <choir/group.h>
 #include <choir/info.h>
 #include <choir/log.h>
