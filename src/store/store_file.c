@@ -74,9 +74,11 @@ static choir_status pause_until_next(const struct ch_patience *patience, uint64_
     choir_status rc = ch_wait(&wait);
 
     *pause_io = *pause_io * 2 < most ? *pause_io * 2 : most;
-    if (rc == CHOIR_ERR_TIMEOUT && !ch_deadline_passed(patience->until))
+    if (rc != CHOIR_ERR_TIMEOUT)
+        return rc;
+    if (!ch_deadline_passed(patience->until))
         return CHOIR_OK;
-    return rc;
+    return ch_fail(CHOIR_ERR_TIMEOUT, "waiting for %s: the deadline passed", what);
 }
 
 /* CHOIR_IN_PROGRESS if another has it. */
