@@ -78,12 +78,20 @@ CHOIR_TEST(the_bytes_are_as_written_down)
     CHOIR_CHECK_OK(ch_hello_verify(&token, x.hello, x.challenge, x.proof));
     ch_sys_replace(NULL);
 #define NONCE(b) b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b
-    check_hex(x.hello, sizeof(x.hello), "43484f49520d0a00" "01000000" "01000000" NONCE("11"));
-    check_hex(x.challenge, sizeof(x.challenge),
-              "43484f49520d0a00" "01000000" "01000000" NONCE("22")
-              "00000000" "00200000" "0000004000000000"
-              "2f45d1180ac1abfb322ac265c8f16dfeaf7def7df30aacce18c0431d84008daa");
-    check_hex(x.proof, sizeof(x.proof), "41e8bad4f6d64ba087676a5f545a4c4b4a258624f3ed30be94d42c4ac814a7f4");
+    check_hex(x.hello, sizeof(x.hello),
+              "43484f49520d0a00"
+              "01000000"
+              "01000000" NONCE("11"));
+    check_hex(
+        x.challenge, sizeof(x.challenge),
+        "43484f49520d0a00"
+        "01000000"
+        "01000000" NONCE("22") "00000000"
+                               "00200000"
+                               "0000004000000000"
+                               "2f45d1180ac1abfb322ac265c8f16dfeaf7def7df30aacce18c0431d84008daa");
+    check_hex(x.proof, sizeof(x.proof),
+              "41e8bad4f6d64ba087676a5f545a4c4b4a258624f3ed30be94d42c4ac814a7f4");
     CHOIR_CHECK_EQ(x.told.key_nbytes, (uint64_t)8192);
     CHOIR_CHECK_EQ(x.told.value_nbytes, (uint64_t)1 << 30);
 }
@@ -201,10 +209,13 @@ CHOIR_TEST(other_versions_are_told_so)
 static const struct {
     const char *bytes, *says;
 } strangers[] = {
-    { "GET / HTTP/1.1\r\n", "HTTP" },        { "HTTP/1.1 400 Bad Request", "HTTP" },
-    { "\x16\x03\x01\x02\x00\x01", "TLS" },   { "SSH-2.0-OpenSSH_9.2", "SSH" },
+    { "GET / HTTP/1.1\r\n", "HTTP" },
+    { "HTTP/1.1 400 Bad Request", "HTTP" },
+    { "\x16\x03\x01\x02\x00\x01", "TLS" },
+    { "SSH-2.0-OpenSSH_9.2", "SSH" },
     { "\x01\x02\x03", "the first bytes are 01 02 03)" },
-    { "CHOIR\r\n!", "something else" },      { "C!", "43 21" },
+    { "CHOIR\r\n!", "something else" },
+    { "C!", "43 21" },
 };
 
 CHOIR_TEST(strangers_are_named)
@@ -212,9 +223,9 @@ CHOIR_TEST(strangers_are_named)
     CHOIR_CHECK_OK(ch_hello_begins((const unsigned char *)"CHOI", 4));
     for (size_t i = 0; i < CH_ARRAY_LEN(strangers); i++) {
         CHOIR_ROW("%s", strangers[i].bytes);
-        CHOIR_CHECK_STATUS(ch_hello_begins((const unsigned char *)strangers[i].bytes,
-                                           strlen(strangers[i].bytes)),
-                           CHOIR_ERR_PROTO);
+        CHOIR_CHECK_STATUS(
+            ch_hello_begins((const unsigned char *)strangers[i].bytes, strlen(strangers[i].bytes)),
+            CHOIR_ERR_PROTO);
         CHOIR_CHECK_HAS(choir_last_error(), strangers[i].says);
     }
 }

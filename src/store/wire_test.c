@@ -9,14 +9,15 @@
 
 /* set "key" = "value", quiet, id 7. */
 static const unsigned char set_key[] = {
-    16, 0, 0, 0, 7, 0, 0, 0, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* head */
-    3, 0, 0, 0, 'k', 'e', 'y', 5, 0, 0, 0, 'v', 'a', 'l', 'u', 'e',
+    16, 0, 0, 0, 7,   0,   0,   0, 1, 1, 0, 0,   2,   0,   0,   0,
+    0,  0, 0, 0, 0,   0,   0,   0, /* head */
+    3,  0, 0, 0, 'k', 'e', 'y', 5, 0, 0, 0, 'v', 'a', 'l', 'u', 'e',
 };
 
 /* add -2 to "n", id 0x01020304. */
 static const unsigned char add_n[] = {
-    5, 0, 0, 0, 4, 3, 2, 1, 3, 0, 0, 0, 1, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-    1, 0, 0, 0, 'n',
+    5, 0,    0,    0,    4,    3,    2,    1,    3,    0, 0, 0, 1, 0,   0,
+    0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 'n',
 };
 
 /* The reply to it: -40. */
@@ -82,12 +83,18 @@ static const struct {
     unsigned char byte;
     const char *says;
 } bad[] = {
-    { 8, 0, "no such operation" },        { 8, CH_NOPS, "no such operation" },
-    { 8, 255, "no such operation" },      { 9, 3, "no such operation" },
-    { 11, 1, "no such operation" },       { 12, 1, "set with 1 items" },
-    { 12, 3, "set with 3 items" },        { 3, 0xff, "at most" },
-    { 24, 2, "item 2 of" },               { 24, 200, "item 1 of 200 bytes" },
-    { 27, 0xff, "item 1 of" },            { 31, 4, "1 bytes behind its 2 items" },
+    { 8, 0, "no such operation" },
+    { 8, CH_NOPS, "no such operation" },
+    { 8, 255, "no such operation" },
+    { 9, 3, "no such operation" },
+    { 11, 1, "no such operation" },
+    { 12, 1, "set with 1 items" },
+    { 12, 3, "set with 3 items" },
+    { 3, 0xff, "at most" },
+    { 24, 2, "item 2 of" },
+    { 24, 200, "item 1 of 200 bytes" },
+    { 27, 0xff, "item 1 of" },
+    { 31, 4, "1 bytes behind its 2 items" },
     { 31, 6, "item 2 of 6 bytes, 5 are left" },
 };
 
