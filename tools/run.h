@@ -324,8 +324,9 @@ struct run {
     struct run_sink out, err;
     struct run_style style;
     int keeper, keeper_pid;
-    int signals; /* a signalfd */
-    int64_t started_at, timeout_at, kill_at, give_up_at;
+    int signals;                             /* a signalfd */
+    int64_t started_at, timeout_at, kill_at; /* 0: never */
+    int64_t taken_at;                        /* when a reader last took something */
 
     /* Why the run ends; the first cause stays. */
     enum run_cause cause;

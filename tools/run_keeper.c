@@ -13,6 +13,7 @@
  */
 #include "run.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -269,11 +270,43 @@ static void let_streams_go(void)
         close(null);
 }
 
+static bool is_needed(const struct run_job *job, int launcher, int fd)
+{
+    if (fd <= 2 || fd == launcher || fd == job->token_fd)
+        return true;
+    for (int i = 0; i < job->count; i++) {
+        const struct run_child *child = &job->children[i];
+
+        if (fd == child->in || fd == child->out || fd == child->err)
+            return true;
+    }
+    return false;
+}
+
+/* The launcher's ends of pipes and its other descriptors must not stay open here: their readers would
+ * never see the end. What has no close-on-exec mark the user wants ranks to have. */
+static void close_others(const struct run_job *job, int launcher)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    struct dirent *entry;
+
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        int fd = atoi(entry->d_name);
+
+        if (fd != dirfd(dir) && !is_needed(job, launcher, fd) &&
+            (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0)
+            close(fd);
+    }
+    if (dir != NULL)
+        closedir(dir);
+}
+
 static _Noreturn void run_keeper(struct run_job *job, int launcher)
 {
     struct keeper keeper = { .job = job, .launcher = launcher };
     sigset_t all, child;
 
+    close_others(job, launcher);
     setsid();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigfillset(&all);

@@ -24,7 +24,7 @@ enum {
     READ_NBYTES = 65536,
     INPUT_FULL = 65536,
     FRONT_EXTRA_MS = 2000, /* the hosts' launchers kill their ranks before we kill them */
-    GIVE_UP_MS = 2000      /* after a kill: for output that nobody takes */
+    GIVE_UP_MS = 2000      /* for output that nobody takes, when the run was ended from outside */
 };
 
 int64_t choir_run_now(void)
@@ -93,7 +93,6 @@ void choir_run_kill(struct run *run)
     if (run->killed)
         return;
     run->killed = true;
-    run->give_up_at = choir_run_now() + GIVE_UP_MS;
     if (!run->job.are_ranks)
         choir_run_hosts_tell(run, RUN_FRAME_KILL, SIGKILL);
     order(run, RUN_KILL);
@@ -358,14 +357,18 @@ static void on_feed(struct run *run, struct run_feed *feed)
 static void flush(struct run *run)
 {
     struct run_sink *sinks[] = { &run->out, &run->err };
-    bool was_open[2];
 
     for (int i = 0; i < 2; i++) {
-        was_open[i] = !sinks[i]->closed;
+        bool was_open = !sinks[i]->closed;
+        size_t before;
+
         if (sinks[i]->fold != NULL)
             choir_run_fold_flush(sinks[i], &run->style, choir_run_now(), false);
+        before = sinks[i]->used;
         choir_run_sink_flush(sinks[i]);
-        if (was_open[i] && sinks[i]->closed)
+        if (sinks[i]->used < before || run->taken_at == 0 || !run->over)
+            run->taken_at = choir_run_now();
+        if (was_open && sinks[i]->closed)
             choir_run_stop(run, RUN_OUTPUT_CLOSED, EXIT_SIGNAL_BASE + SIGPIPE, 0, 0);
     }
 }
@@ -377,6 +380,13 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Who ends a run does not want to wait for a reader who has fallen asleep; otherwise output waits for
+ * its reader as long as that takes. */
+static bool is_impatient(const struct run *run)
+{
+    return run->over && (run->cause == RUN_SIGNALLED || run->cause == RUN_TIMED_OUT);
+}
+
 static void on_time(struct run *run)
 {
     int64_t now = choir_run_now();
@@ -385,7 +395,7 @@ static void on_time(struct run *run)
         choir_run_stop(run, RUN_TIMED_OUT, EXIT_TIMED_OUT, 0, 0);
     if (run->kill_at != 0 && now >= run->kill_at && !run->over)
         choir_run_kill(run);
-    if (run->give_up_at != 0 && run->over && now >= run->give_up_at)
+    if (is_impatient(run) && now >= run->taken_at + GIVE_UP_MS)
         run->given_up = true;
     for (int i = 0; i < 2 * run->job.count; i++)
         choir_run_feed_tick(&run->feeds[i], now);
@@ -399,8 +409,8 @@ static int patience(const struct run *run)
         next = min64(next, run->timeout_at);
     if (run->kill_at != 0 && !run->killed)
         next = min64(next, run->kill_at);
-    if (run->give_up_at != 0)
-        next = min64(next, run->give_up_at);
+    if (is_impatient(run))
+        next = min64(next, run->taken_at + GIVE_UP_MS);
     if (run->out.fold != NULL)
         next = min64(next, choir_run_fold_due(run->out.fold));
     if (run->err.fold != NULL)
@@ -519,7 +529,8 @@ static void finish_output(struct run *run)
         while (sinks[i]->used > 0 && !sinks[i]->closed && !run->given_up) {
             struct pollfd fds[2] = { slot(sinks[i]->fd, POLLOUT), slot(run->signals, POLLIN) };
 
-            poll(fds, 2, -1);
+            if (poll(fds, 2, is_impatient(run) ? GIVE_UP_MS : -1) == 0)
+                run->given_up = true;
             if (fds[1].revents != 0)
                 on_signal(run);
             choir_run_sink_flush(sinks[i]);

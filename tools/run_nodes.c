@@ -29,6 +29,7 @@ enum {
     BEAT_MS = 1000,
     LOST_MS = 10000,
     BYE_MS = 3000,
+    EARLY_BYE_MS = 1500, /* not all came, so not all can say bye; longer than a look at `end` */
     TEXT_MAX = 512
 };
 
@@ -425,7 +426,7 @@ static void say_bye(struct run_link *link)
     char seen[8];
 
     if (link->options->node == 0)
-        choir_store_wait(link->calls, &gone, 1, BYE_MS);
+        choir_store_wait(link->calls, &gone, 1, link->joined ? BYE_MS : EARLY_BYE_MS);
     else if (choir_store_add(link->calls, choir_str("bye"), 1, &sum) == CHOIR_OK && sum == others)
         claim(link, gone, "1", seen, sizeof(seen));
 }

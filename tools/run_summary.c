@@ -42,8 +42,18 @@ static void describe_failure(const struct run *run, char *out, size_t size)
                  after);
 }
 
+/* "node 1: " where there are several. */
+static void name_node(const struct run *run, char *out, size_t size)
+{
+    out[0] = '\0';
+    if (run->options.nnodes > 1)
+        snprintf(out, size, "node %d: ", run->options.node);
+}
+
 void choir_run_describe(const struct run *run, char *out, size_t size)
 {
+    char node[32];
+
     switch (run->cause) {
     case RUN_FINE:
         snprintf(out, size, "all ranks ended well");
@@ -52,8 +62,9 @@ void choir_run_describe(const struct run *run, char *out, size_t size)
         describe_failure(run, out, size);
         break;
     case RUN_CHILD_NOT_STARTED:
-        snprintf(out, size, "cannot start \"%s\": %s", run->job.children[run->culprit].argv[0],
-                 strerror(run->value));
+        name_node(run, node, sizeof(node));
+        snprintf(out, size, "%scannot start \"%s\": %s", node,
+                 run->job.children[run->culprit].argv[0], strerror(run->value));
         break;
     case RUN_SIGNALLED:
         snprintf(out, size, "ended by signal %d (%s)", run->value, strsignal(run->value));
@@ -126,8 +137,9 @@ void choir_run_summary(struct run *run)
 
     if (run->cause == RUN_FINE || run->cause == RUN_OUTPUT_CLOSED || is_told_elsewhere(run))
         return;
-    /* Under another launcher the host that failed speaks for all. */
-    if (run->cause == RUN_ENDED_ELSEWHERE && run->options.controlled && !run->options.verbose)
+    /* Under another launcher that one, or the host that failed, speaks for all. */
+    if ((run->cause == RUN_ENDED_ELSEWHERE || run->cause == RUN_SIGNALLED) &&
+        run->options.controlled && !run->options.verbose)
         return;
     choir_run_describe(run, text, sizeof(text));
     if (run->ended_by_us > 0 && run->job.are_ranks)
