@@ -77,13 +77,13 @@ static void write_file(struct run *run, struct run_feed *feed, const char *bytes
 void choir_run_go(struct run *run)
 {
     run->going = true;
-    for (int i = 0; i < 2 * run->job.count; i++) {
-        run->feeds[i].rank = run->world.first_rank + i / 2;
-        run->feeds[i].shown = run->feeds[i].shown &&
-                              choir_run_in(&run->options.shown, run->feeds[i].rank);
-        if (i % 2 == 0)
-            write_file(run, &run->feeds[i], "",
-                       0); /* there is one for each rank, printing or not */
+    for (int i = 0; run->job.are_ranks && i < 2 * run->job.count; i++) {
+        struct run_feed *feed = &run->feeds[i];
+
+        feed->rank = run->world.first_rank + feed->local;
+        feed->shown = feed->shown && choir_run_in(&run->options.shown, feed->rank);
+        if (feed->sink == &run->out)
+            write_file(run, feed, "", 0); /* there is one for each rank, printing or not */
     }
     order(run, RUN_GO);
 }

@@ -27,7 +27,7 @@
 enum {
     JOIN_MS = 300000, /* for all launchers to come */
     BEAT_MS = 1000,
-    LOST_MS = 10000,
+    LOST_MS = 6000,
     BYE_MS = 3000,
     EARLY_BYE_MS = 1500, /* not all came, so not all can say bye; longer than a look at `end` */
     TEXT_MAX = 512
@@ -198,6 +198,8 @@ static bool connect_store(struct run_link *link)
     }
     pthread_mutex_lock(&link->lock);
     link->waits = waits;
+    if (link->want_fail || link->want_stop)
+        choir_store_interrupt(waits); /* wanted before there was anything to interrupt */
     pthread_mutex_unlock(&link->lock);
     return true;
 }
