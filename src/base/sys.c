@@ -121,6 +121,15 @@ static int real_lock_byte(int fd, int type, off_t place)
     return RETRY(fcntl(fd, F_OFD_SETLK, &range));
 }
 
+static int real_byte_is_locked(int fd, off_t place)
+{
+    struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = place, .l_len = 1 };
+
+    if (fcntl(fd, F_OFD_GETLK, &range) != 0)
+        return -1;
+    return range.l_type != F_UNLCK;
+}
+
 static int real_fallocate(int fd, size_t offset, size_t nbytes)
 {
     return RETRY(fallocate(fd, 0, (off_t)offset, (off_t)nbytes));

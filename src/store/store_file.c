@@ -2,10 +2,12 @@
  * store_file.c - file:///path: a log of changes in a file that all processes see (file_log.h).
  *
  * Every user keeps a table of its own and replays what the file has more than it knew. Who changes
- * something does so in the table's terms, and appends a record. Two locks, on bytes far behind the
+ * something does so in the table's terms, and appends a record. Three locks, on bytes far behind the
  * content, of the open file (so the kernel drops them with a process that dies):
  *
  *   DATA      shared while reading the file, exclusive while writing it
+ *   LINE      shared by those who wait for DATA: whoever comes while somebody does lets him go first,
+ *             or one who uses the store in a loop would keep the others out for ever
  *   PRESENCE  shared for the life of every user of a rendezvous (nranks > 0): content of a rendezvous
  *             where nobody is present was left by a run that is over, and is never believed
  *
@@ -39,10 +41,12 @@ enum {
     CLOSE_TRIES = 1000, /* to get the lock when closing, a millisecond apart */
 };
 
-static const off_t data_lock = (off_t)1 << 62, presence_lock = ((off_t)1 << 62) + 1;
+static const off_t data_lock = (off_t)1 << 62, presence_lock = ((off_t)1 << 62) + 1,
+                   line_lock = ((off_t)1 << 62) + 2;
 
 struct file {
-    struct ch_lock lock; /* guards busy */
+    struct ch_lock lock; /* guards the next two */
+    int nwaiting;        /* threads in line; with the first of them we hold LINE */
     bool busy;           /* a thread is inside, and all that follows is its own */
     char *path;
     int fd;
@@ -129,6 +133,33 @@ static void end_busy(struct file *file)
 {
     ch_lock(&file->lock);
     file->busy = false;
+    ch_unlock(&file->lock);
+}
+
+static bool somebody_waits(struct file *file)
+{
+    bool one_of_us;
+
+    ch_lock(&file->lock);
+    one_of_us = file->nwaiting > 0;
+    ch_unlock(&file->lock);
+    return one_of_us || ch_sys_byte_is_locked(file->fd, line_lock) == 1;
+}
+
+/* Should these fail we have less of a claim, or others leave us more time than we need: no harm. */
+static void stand_in_line(struct file *file)
+{
+    ch_lock(&file->lock);
+    if (file->nwaiting++ == 0)
+        (void)!ch_sys_lock_byte(file->fd, F_RDLCK, line_lock);
+    ch_unlock(&file->lock);
+}
+
+static void leave_line(struct file *file)
+{
+    ch_lock(&file->lock);
+    if (--file->nwaiting == 0)
+        (void)!ch_sys_lock_byte(file->fd, F_UNLCK, line_lock);
     ch_unlock(&file->lock);
 }
 
@@ -269,18 +300,30 @@ static choir_status try_enter(struct file *file, int type)
     return rc;
 }
 
-/* To read (F_RDLCK) or to write (F_WRLCK). */
-static choir_status enter(struct file *file, int type, const struct ch_patience *patience)
+static choir_status enter_in_turn(struct file *file, int type, uint64_t pause,
+                                  const struct ch_patience *patience)
 {
-    uint64_t pause = FIRST_PAUSE_NS;
-    choir_status rc = try_enter(file, type);
+    choir_status rc = CHOIR_IN_PROGRESS;
 
+    stand_in_line(file);
     while (rc == CHOIR_IN_PROGRESS) {
         rc = pause_until_next(patience, &pause, LOCK_PAUSE_NS, "the lock of the file");
         if (rc == CHOIR_OK)
             rc = try_enter(file, type);
     }
+    leave_line(file);
     return rc;
+}
+
+/* To read (F_RDLCK) or to write (F_WRLCK). */
+static choir_status enter(struct file *file, int type, const struct ch_patience *patience)
+{
+    choir_status rc;
+
+    if (somebody_waits(file))
+        return enter_in_turn(file, type, LOCK_PAUSE_NS, patience);
+    rc = try_enter(file, type);
+    return rc == CHOIR_IN_PROGRESS ? enter_in_turn(file, type, FIRST_PAUSE_NS, patience) : rc;
 }
 
 /* Whether a look could show anything new since the file had `size` bytes and none of them were torn. */

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -490,6 +491,7 @@ static void write_until_killed(void *arg)
     char key[8], *value = malloc(VALUE_NBYTES);
     int number = *(const int *)arg;
 
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nor longer than the test */
     snprintf(key, sizeof(key), "w%d", number);
     for (int i = 0;; i++) {
         memset(value, 'a' + i % 26, VALUE_NBYTES);
