@@ -1183,7 +1183,7 @@ static choir_status use_everything(void *arg)
 
     /* A set that fails in a server leaves the get behind it waiting. */
     if (rc == CHOIR_OK)
-        rc = choir_store_set_timeout(scene.bare, slow(200));
+        rc = choir_store_set_timeout(scene.bare, slow(200) < 1000 ? slow(200) : 1000);
     if (rc == CHOIR_OK)
         rc = choir_store_prefix(
             scene.bare,
