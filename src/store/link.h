@@ -76,6 +76,9 @@ struct ch_ask {
     void *out;
 };
 
+/* A link without a connection, which whoever tests it puts into `fd`. After a failure close is fine. */
+choir_status ch_link_init(struct ch_link *link, const char *address);
+
 /* Connect to "host:port" and say hello; a server that is not there is tried again until patience ends.
  * After a failure, and if zeroed, close is fine. */
 choir_status ch_link_open(struct ch_link *link, const char *address, const choir_token *token,

@@ -150,14 +150,8 @@ static choir_status try_until_there(struct attempt *attempt)
     }
 }
 
-choir_status ch_link_open(struct ch_link *link, const char *address, const choir_token *token,
-                          const struct ch_patience *patience)
+choir_status ch_link_init(struct ch_link *link, const char *address)
 {
-    struct attempt attempt = {
-        .link = link, .token = token, .patience = patience, .began = ch_now()
-    };
-    choir_status rc;
-
     memset(link, 0, sizeof(*link));
     link->fd = -1;
     ch_lock_init(&link->lock, CH_LOCK_STORE);
@@ -166,6 +160,19 @@ choir_status ch_link_open(struct ch_link *link, const char *address, const choir
     link->in = ch_alloc(CH_LINK_IN_ROOM);
     if (link->address == NULL || link->in == NULL)
         return ch_fail(CHOIR_ERR_NOMEM, "store at %s: no memory for a connection", address);
+    return CHOIR_OK;
+}
+
+choir_status ch_link_open(struct ch_link *link, const char *address, const choir_token *token,
+                          const struct ch_patience *patience)
+{
+    struct attempt attempt = {
+        .link = link, .token = token, .patience = patience, .began = ch_now()
+    };
+    choir_status rc = ch_link_init(link, address);
+
+    if (rc != CHOIR_OK)
+        return rc;
     rc = try_until_there(&attempt);
     if (rc != CHOIR_OK)
         ch_error_prefix("store at %s: ", address);
