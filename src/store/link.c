@@ -259,13 +259,28 @@ static void break_link(struct ch_link *link)
     ch_unlock(&link->lock);
 }
 
+/* Room for more of a long reply: twice as much each time, so that a server that only says it is long
+ * gets no memory for it. Without memory the rest is read and forgotten. */
+static void grow_body(struct ch_link *link, size_t least)
+{
+    size_t room = link->body_room * 2 > least ? link->body_room * 2 : least;
+    unsigned char *body;
+
+    room = room < link->big.body_nbytes ? room : link->big.body_nbytes;
+    body = ch_regrow(link->body, room, 1);
+    if (body == NULL)
+        ch_free(link->body);
+    link->body = body;
+    link->body_room = room;
+}
+
 /* The reply that `in` has no room for goes into a block of its own. */
 static void begin_big(struct ch_link *link)
 {
     size_t have = link->in_end - link->in_start - CH_WIRE_HEAD_NBYTES;
 
     ch_wire_get_head(link->in + link->in_start, &link->big);
-    link->body = ch_alloc(link->big.body_nbytes);
+    grow_body(link, 2 * CH_LINK_IN_ROOM);
     if (link->body != NULL)
         memcpy(link->body, link->in + link->in_start + CH_WIRE_HEAD_NBYTES, have);
     link->body_got = have;
@@ -293,6 +308,7 @@ static choir_status end_big(struct ch_link *link)
         deliver(link, &reply);
     ch_free(link->body);
     link->body = NULL;
+    link->body_room = 0;
     link->is_big = false;
     return rc;
 }
@@ -335,7 +351,7 @@ static unsigned char *where_to(const struct ch_link *link, size_t *room_out)
         return link->in + link->in_end;
     }
     if (link->body != NULL) {
-        *room_out = left;
+        *room_out = link->body_room - link->body_got;
         return link->body + link->body_got;
     }
     *room_out = left < CH_LINK_IN_ROOM ? left : CH_LINK_IN_ROOM;
@@ -353,7 +369,10 @@ static void receive(struct ch_link *link)
         return;
     if (rc == CHOIR_OK && link->is_big) {
         link->body_got += n;
-        rc = link->body_got == link->big.body_nbytes ? end_big(link) : CHOIR_OK;
+        if (link->body_got == link->big.body_nbytes)
+            rc = end_big(link);
+        else if (link->body_got == link->body_room && link->body != NULL)
+            grow_body(link, 0);
     } else if (rc == CHOIR_OK) {
         link->in_end += n;
         rc = take_replies(link);

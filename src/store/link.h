@@ -58,6 +58,7 @@ struct ch_link {
     size_t in_start, in_end;
     struct ch_wire_head big; /* a reply longer than `in`: its head, */
     unsigned char *body;     /* its body so far, NULL if there was no memory for it, */
+    size_t body_room;        /* which grows as it comes: its length is only said, */
     size_t body_got;         /* and how much of it has come */
     bool is_big;
 };
