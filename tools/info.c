@@ -1,9 +1,11 @@
 /*
  * info.c - `choir info`: what this build is and what it chose on this machine.
  *
- * First thing to ask for in a bug report, so it asks nothing of the machine but /proc/cpuinfo.
+ * First thing to ask for in a bug report, so it asks little of the machine: /proc/cpuinfo, and
+ * which files exist.
  */
 #include "commands.h"
+#include "info_engines.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -67,6 +69,7 @@ static void print_text(const struct facts *facts)
     printf("processors  %d\n", choir_processors());
     printf("kernels     %s (%s)\n", choir_kernel_name(), choir_kernel_reason());
     printf("clock       %s (%s)\n", choir_clock_name(), choir_clock_reason());
+    choir_info_engines_text();
 }
 
 static void print_member(const char *name, const char *value)
@@ -126,6 +129,7 @@ static void print_json(const struct facts *facts, bool params)
     print_member("clock_reason", choir_clock_reason());
     printf("\"debug\": %s, \"processors\": %d", CHOIR_BUILD_DEBUG ? "true" : "false",
            choir_processors());
+    choir_info_engines_json();
     if (params)
         print_params_json();
     printf("}\n");

@@ -47,9 +47,19 @@ check(choir("--version").stdout == "choir 0.1.0\n", choir("--version"))
 text = choir("info")
 facts = dict(line.split(None, 1) for line in text.stdout.splitlines())
 check(text.returncode == 0 and text.stderr == "", text)
-for fact in ("version", "build", "system", "cpu", "processors", "kernels", "clock"):
+for fact in ("version", "build", "system", "cpu", "processors", "kernels", "clock", "engines"):
     check(facts.get(fact, "").strip(), "choir info says nothing on", fact, text.stdout)
 check(re.fullmatch(r"\w+ \(.+\)", facts["kernels"]) and re.fullmatch(r"\w+ \(.+\)", facts["clock"]), text.stdout)
+
+# Engines: ours, and others' libraries where the linker would find them.
+os.mkdir("lib")
+pathlib.Path("lib/libnccl.so.2").touch()
+check(facts["engines"].startswith("host"), text.stdout)
+done = choir("info", "--json", env={"LD_LIBRARY_PATH": f"/nowhere:{os.getcwd()}/lib"})
+check({"name": "nccl", "path": f"{os.getcwd()}/lib/libnccl.so.2"} in json.loads(done.stdout)["installed"], done.stdout)
+check(json.loads(done.stdout)["engines"] == ["host"], done.stdout)
+done = choir("info", env={"LD_LIBRARY_PATH": f"{os.getcwd()}/lib"})
+check(f"nccl ({os.getcwd()}/lib/libnccl.so.2)" in done.stdout and "not used" in done.stdout, done.stdout)
 
 # info as JSON: the same facts; strings from the environment are escaped.
 odd = 'warn,x="\\\t\x01é'
