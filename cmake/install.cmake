@@ -8,6 +8,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/choir DESTINATION ${CMAKE_INSTAL
         FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 install(TARGETS choir_shared choir_static EXPORT ChoirTargets)
 install(TARGETS choir)
+install(FILES ${PROJECT_SOURCE_DIR}/tools/completion/choir.bash RENAME choir
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 
 foreach(page IN LISTS choir_man_pages)
     get_filename_component(section ${page} DIRECTORY)

@@ -4,7 +4,8 @@
 # alone
 set -e
 check() {
-    [ -x "$1/bin/choir" ] && [ -f "$1/include/choir/choir.h" ] && [ -f "$1/lib/libchoir.a" ] || {
+    [ -x "$1/bin/choir" ] && [ -f "$1/include/choir/choir.h" ] && [ -f "$1/lib/libchoir.a" ] &&
+        [ -f "$1/share/bash-completion/completions/choir" ] || {
         echo "not installed in $1:"
         find . -maxdepth 4
         exit 1
