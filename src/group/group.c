@@ -148,6 +148,8 @@ static choir_status meet_and_join(choir_group *group, const choir_init_opts *opt
                              &group->round);
     if (rc == CHOIR_OK)
         rc = join(group, patience);
+    if (group->round != NULL && group->place.kept_by_rank0)
+        ch_roster_leave(group->round, group->rank);
     if (rc == CHOIR_OK)
         snprintf(group->origin, sizeof(group->origin), "%s; %s", where->source, group->place.story);
     return rc;

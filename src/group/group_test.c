@@ -1,9 +1,11 @@
 /* group_test.c - ranks as threads meet in a store inside the process. */
 #include "choir_test.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <choir/group.h>
@@ -18,7 +20,8 @@ enum { RANKS_MAX = 17 };
 /* One rank: what it is told, and what came of it. */
 struct rank {
     pthread_t thread;
-    choir_store *store;
+    choir_store *store; /* or */
+    const char *url;
     int rank, nranks;
     int64_t timeout_ms;
     choir_group *group;
@@ -30,9 +33,9 @@ static void *join(void *arg)
 {
     struct rank *rank = arg;
 
-    rank->status = choir_init(&rank->group,
-                              CHOIR_OPTS(init, .store = rank->store, .rank = rank->rank,
-                                         .nranks = rank->nranks, .timeout_ms = rank->timeout_ms));
+    rank->status = choir_init(&rank->group, CHOIR_OPTS(init, .store = rank->store, .url = rank->url,
+                                                       .rank = rank->rank, .nranks = rank->nranks,
+                                                       .timeout_ms = rank->timeout_ms));
     if (rank->status != CHOIR_OK)
         rank->error = *choir_last_error_record();
     return NULL;
@@ -371,18 +374,18 @@ static choir_status init_alone(void *arg)
     return rc;
 }
 
-/* Two ranks; either may fail, and the other must then be told. */
-static choir_status init_two(void *arg)
+/* Two ranks; either may fail, and the other must then be told, or see it by its deadline. */
+static choir_status init_two(choir_store *store, const char *url)
 {
     struct rank ranks[2];
-    choir_store *store;
-    choir_status rc = choir_store_open("hash://", NULL, &store);
+    choir_status rc = CHOIR_OK;
 
-    (void)arg;
-    if (rc != CHOIR_OK)
-        return rc;
-    for (int r = 0; r < 2; r++)
-        start(&ranks[r], store, r, 2, short_ms() / 5);
+    for (int r = 0; r < 2; r++) {
+        ranks[r] = (struct rank){
+            .store = store, .url = url, .rank = r, .nranks = 2, .timeout_ms = short_ms() / 5
+        };
+        CHOIR_CHECK_EQ(pthread_create(&ranks[r].thread, NULL, join, &ranks[r]), 0);
+    }
     for (int r = 0; r < 2; r++) {
         finish(&ranks[r]);
         if (ranks[r].status == CHOIR_OK)
@@ -390,8 +393,26 @@ static choir_status init_two(void *arg)
         else
             rc = ch_error_load(&ranks[r].error);
     }
+    return rc;
+}
+
+static choir_status init_two_in_hash(void *arg)
+{
+    choir_store *store;
+    choir_status rc = choir_store_open("hash://", NULL, &store);
+
+    (void)arg;
+    if (rc != CHOIR_OK)
+        return rc;
+    rc = init_two(store, NULL);
     choir_store_close(store);
     return rc;
+}
+
+/* Rank 0 serves. */
+static choir_status init_two_over_tcp(void *arg)
+{
+    return init_two(NULL, arg);
 }
 
 CHOIR_TEST(every_failing_call_alone_is_an_error)
@@ -401,5 +422,26 @@ CHOIR_TEST(every_failing_call_alone_is_an_error)
 
 CHOIR_TEST_TIMED(every_failing_call_of_two_is_an_error, 120)
 {
-    choir_test_all_faults(init_two, NULL);
+    choir_test_all_faults(init_two_in_hash, NULL);
+}
+
+/* A port that nobody listens on, to be given out again. */
+static int free_port(void)
+{
+    struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    socklen_t len = sizeof(in);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    CHOIR_CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&in, len) == 0);
+    CHOIR_CHECK_EQ(getsockname(fd, (struct sockaddr *)&in, &len), 0);
+    close(fd);
+    return ntohs(in.sin_port);
+}
+
+CHOIR_TEST_TIMED(every_failing_call_over_tcp_is_an_error, 240)
+{
+    char url[64];
+
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", free_port());
+    choir_test_all_faults(init_two_over_tcp, url);
 }

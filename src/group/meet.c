@@ -360,6 +360,8 @@ choir_status ch_meet(const struct ch_whereabouts *where, const struct ch_patienc
 {
     choir_status rc = CHOIR_ERR_STATE;
 
+    place->kept_by_rank0 = where->meeting == CH_MEET_SERVE || where->meeting == CH_MEET_AGENT ||
+                           where->meeting == CH_MEET_LAUNCHER;
     switch (where->meeting) {
     case CH_MEET_ALONE:
         rc = meet_alone(place);

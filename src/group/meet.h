@@ -15,6 +15,7 @@
 struct ch_meeting_place {
     choir_store *store;
     choir_store_server *server;     /* rank 0's, where there is no launcher to keep it; else NULL */
+    bool kept_by_rank0;             /* there is such a server, here or in rank 0 */
     char address[CH_ADDR_TEXT_MAX]; /* where others reach this host, without a port */
     char story[256];                /* for people: where we met and where the token is from */
 };

@@ -365,17 +365,6 @@ static choir_status read_roster(const struct meeting *meeting, const choir_blob 
     return rc;
 }
 
-/* Whoever has put its record there says when it needs the store no more: see ch_roster_linger(). */
-static choir_status leave(const struct meeting *meeting, choir_status rc)
-{
-    choir_error why;
-
-    ch_error_save(&why);
-    (void)choir_store_queue_push(meeting->store, choir_str("left"), choir_str(""));
-    ch_error_load(&why);
-    return rc;
-}
-
 /* The verdict of a phase that we have arrived in. */
 static choir_status await_verdict(const struct meeting *meeting, const char *key,
                                   choir_blob *verdict_out)
@@ -404,7 +393,7 @@ choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch
     if (rc == CHOIR_OK)
         rc = read_roster(&meeting, &verdict, all_out);
     choir_blob_free(&verdict);
-    return rc == CHOIR_OK ? rc : leave(&meeting, rc);
+    return rc;
 }
 
 static choir_status publish_done(const struct meeting *meeting)
@@ -426,23 +415,41 @@ choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, 
     else
         rc = await_verdict(&meeting, "done", &verdict);
     choir_blob_free(&verdict);
-    return leave(&meeting, rc);
+    return rc;
+}
+
+/* --- leaving ------------------------------------------------------------------------------------ */
+
+static const char *left_key(unsigned rank, char *key)
+{
+    snprintf(key, KEY_MAX, "left/%u", rank);
+    return key;
+}
+
+void ch_roster_leave(choir_store *store, int rank)
+{
+    char key[KEY_MAX];
+    int64_t unused;
+    choir_error why;
+
+    ch_error_save(&why);
+    (void)choir_store_add(store, choir_str(left_key((unsigned)rank, key)), 1, &unused);
+    ch_error_load(&why);
 }
 
 void ch_roster_linger(choir_store *store, int nranks)
 {
-    ch_deadline until = ch_deadline_ms(LINGER_MS);
     struct ch_record mine = { .nranks = (uint32_t)nranks };
-    struct meeting meeting = { store, &mine, ch_now(), until };
+    struct meeting meeting = { store, &mine, ch_now(), ch_deadline_ms(LINGER_MS) };
     bool *there = ch_zalloc_array((size_t)nranks, sizeof(*there));
     choir_status rc = there != NULL ? find_joined(&meeting, there) : CHOIR_ERR_NOMEM;
 
-    for (int r = 0; r < nranks && rc == CHOIR_OK; r++) {
-        choir_blob blob = { NULL, 0 };
+    for (unsigned r = 0; r < (unsigned)nranks && rc == CHOIR_OK; r++) {
+        char text[KEY_MAX];
+        choir_bytes key = choir_str(left_key(r, text));
 
         if (there[r])
-            rc = choir_store_queue_pop(store, choir_str("left"), left_ms(&meeting), &blob);
-        choir_blob_free(&blob);
+            rc = choir_store_wait(store, &key, 1, left_ms(&meeting));
     }
     ch_free(there);
 }

@@ -9,7 +9,7 @@
  *   known       the verdict: all records, or why it failed
  *   ready       how many have done what comes after (ch_roster_finish)
  *   done        the verdict on that
- *   left        a queue: an element for each rank that has heard its verdict
+ *   left/<r>    rank r has heard its verdict; only where a rank serves the store
  *
  * A verdict is written once, by compare and set: the first cause wins and everybody hears it, those
  * who wait and those who come later.
@@ -46,8 +46,13 @@ choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch
 choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, ch_deadline until,
                               choir_status mine_went);
 
-/* For the rank that serves the store: wait until all who joined have heard their verdict, for two
- * seconds at most. Before that it must not end the store. */
+/*
+ * Where one of the ranks serves the store, it must not end it before the others have heard their
+ * verdicts. So each rank says when it has, well or not; and the one that serves lingers until all who
+ * joined have said so, for two seconds at most. The answer to the last one's call leaves the server
+ * together with the answer to the one that lingers.
+ */
+void ch_roster_leave(choir_store *store, int rank);
 void ch_roster_linger(choir_store *store, int nranks);
 
 #endif
