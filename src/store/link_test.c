@@ -526,3 +526,48 @@ CHOIR_TEST(an_element_that_crosses_a_deadline_is_not_lost)
     choir_store_close(store);
     choir_store_server_destroy(server);
 }
+
+/* --- faults -------------------------------------------------------------------------------------- */
+
+static choir_status use_link(choir_store *store)
+{
+    static char large[100 * 1024];
+    choir_blob value;
+    choir_status rc = choir_store_set(store, K("k"), (choir_bytes){ large, sizeof(large) });
+
+    if (rc == CHOIR_OK)
+        rc = choir_store_get(store, K("k"), slow(2000), &value);
+    if (rc == CHOIR_OK)
+        choir_blob_free(&value);
+    if (rc == CHOIR_OK)
+        rc = choir_store_queue_pop(store, K("q"), 1,
+                                   &value); /* cancelled, and the answer awaited */
+    rc = rc == CHOIR_ERR_TIMEOUT ? CHOIR_OK : rc;
+    if (rc == CHOIR_OK)
+        rc = choir_store_set(store, K("last"), K("v")); /* closing makes sure of it */
+    return rc;
+}
+
+static choir_status whole_life(void *arg)
+{
+    choir_store_server *server = NULL;
+    choir_store *store = NULL;
+    choir_status rc = choir_store_server_create(CHOIR_OPTS(store_server_create, .token = &token),
+                                                &server);
+
+    (void)arg;
+    if (rc == CHOIR_OK)
+        rc = open_at(choir_store_server_address(server), &token, slow(2000), &store);
+    if (rc == CHOIR_OK)
+        rc = use_link(store);
+    choir_store_close(store);
+    choir_store_server_destroy(server);
+    return rc;
+}
+
+CHOIR_TEST_TIMED(every_failing_call_is_an_error, 120)
+{
+    choir_log_set_sink(hush, NULL);
+    choir_test_all_faults(whole_life, NULL);
+    choir_log_set_sink(NULL, NULL);
+}
