@@ -285,7 +285,7 @@ CHOIR_TEST(any_bytes_do)
 
 static void big_values(struct scene *scene)
 {
-    size_t nbytes = scene->row->big;
+    size_t nbytes = scene->row->big / choir_test_slowness();
     char *data = malloc(nbytes);
     choir_store *other = another(scene);
 
