@@ -1,12 +1,19 @@
 /*
  * file_fuzz.c - a file store whose bytes are anybody's.
  *
- * The first byte says whether the checksums of what follows are put right first: without that nothing
- * behind them would ever be reached. Whatever the bytes are, reading ends, stays within them, and what
- * was read as records is written again as the same bytes.
+ * The first byte says whether the checksums of what follows are put right first (1): without that
+ * nothing behind them would ever be reached. Whatever the bytes are, reading ends, stays within them,
+ * and what was read as records is written again as the same bytes. Then, as it takes longer only if
+ * the first byte says so (2), the same bytes as a file: a store opens on them and works, or says what
+ * is wrong, and finds what it wrote when it opens again.
  */
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <choir/store.h>
 
 #include "base/sha256.h"
 #include "store/file_log.h"
@@ -98,6 +105,65 @@ static void replay(const struct ch_log_header *header, unsigned char *bytes, siz
     ch_table_destroy(table);
 }
 
+/* --- as a file ------------------------------------------------------------------------------------ */
+
+static char path[64], url[80];
+
+static void remove_file(void)
+{
+    unlink(path);
+}
+
+static void write_file(const unsigned char *bytes, size_t nbytes)
+{
+    int fd;
+
+    if (path[0] == '\0') {
+        snprintf(path, sizeof(path), "/tmp/choir-file-fuzz-%d", (int)getpid());
+        snprintf(url, sizeof(url), "file://%s", path);
+        atexit(remove_file);
+    }
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    check(fd >= 0 && write(fd, bytes, nbytes) == (ssize_t)nbytes);
+    close(fd);
+}
+
+/* NULL if it does not open, or cannot be used, and says why. */
+static choir_store *open_file(void)
+{
+    choir_store *store;
+    int64_t count;
+
+    if (choir_store_open(url, CHOIR_OPTS(store_open, .timeout_ms = 5000), &store) != CHOIR_OK) {
+        check(choir_last_error()[0] != '\0');
+        return NULL;
+    }
+    if (choir_store_count(store, &count) == CHOIR_OK)
+        return store;
+    check(choir_last_error()[0] != '\0');
+    choir_store_close(store);
+    return NULL;
+}
+
+static void use_file(const unsigned char *bytes, size_t nbytes)
+{
+    choir_store *store;
+    choir_blob value;
+
+    write_file(bytes, nbytes);
+    store = open_file();
+    if (store == NULL)
+        return;
+    check(choir_store_set(store, choir_str("fuzz"), choir_str("found again")) == CHOIR_OK);
+    choir_store_close(store);
+    store = open_file();
+    check(store != NULL);
+    check(choir_store_get(store, choir_str("fuzz"), 0, &value) == CHOIR_OK);
+    check(strcmp(value.data, "found again") == 0);
+    choir_blob_free(&value);
+    choir_store_close(store);
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
     struct ch_log_header header;
@@ -114,6 +180,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         right_header(bytes, size - 1);
     if (ch_log_read_header(bytes, size - 1, &header) == CHOIR_OK)
         replay(&header, bytes, size - 1, put_right);
+    if (data[0] & 2)
+        use_file(bytes, size - 1);
     free(bytes);
     return 0;
 }
