@@ -181,7 +181,8 @@ struct run_sink {
     int fd;
     bool is_socket, owns_fd;
     bool terminal, color;
-    bool closed; /* nobody reads it any more */
+    bool closed; /* nothing can be written any more; */
+    int error;   /* for this reason: EPIPE is a reader who left */
     char *bytes;
     size_t head, used, size;
     struct run_feed *open; /* whose line stands there without its end */

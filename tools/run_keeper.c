@@ -130,18 +130,20 @@ static void start_next(struct keeper *keeper)
     tell(keeper, RUN_STARTED, index, keeper->job->children[index].pid);
 }
 
-/* A process that is reaped keeps its number until then, and with it its group's. */
+/* To the groups of those who have not been reaped: until then a number is not used again. */
+static void signal_groups(const struct keeper *keeper, int sig)
+{
+    for (int i = 0; i < keeper->next; i++) {
+        if (keeper->job->children[i].pid > 0)
+            kill(-keeper->job->children[i].pid, sig);
+    }
+}
+
 static void ask(struct keeper *keeper)
 {
     keeper->stopping = true;
-    for (int i = 0; i < keeper->next; i++) {
-        int pid = keeper->job->children[i].pid;
-
-        if (pid > 0) {
-            kill(-pid, SIGTERM);
-            kill(-pid, SIGCONT); /* one that is stopped would not notice */
-        }
-    }
+    signal_groups(keeper, SIGTERM);
+    signal_groups(keeper, SIGCONT); /* one that is stopped would not notice */
 }
 
 static void begin_killing(struct keeper *keeper)
@@ -221,6 +223,7 @@ static bool turn(struct keeper *keeper)
     if (is_done_starting(keeper) && alone)
         return false;
     if (keeper->killing) {
+        signal_groups(keeper, SIGKILL);
         choir_run_signal_family(SIGKILL);
         if (choir_run_now() - keeper->killing_since > GIVE_UP_MS)
             return false;

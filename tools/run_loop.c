@@ -354,6 +354,17 @@ static void on_feed(struct run *run, struct run_feed *feed)
         choir_run_feed_take(feed, bytes, (size_t)got, choir_run_now());
 }
 
+static void on_closed(struct run *run, const struct run_sink *sink)
+{
+    if (sink->error == EPIPE || sink->error == EIO) { /* EIO: a terminal that was hung up */
+        choir_run_stop(run, RUN_OUTPUT_CLOSED, EXIT_SIGNAL_BASE + SIGPIPE, 0, 0);
+        return;
+    }
+    snprintf(run->elsewhere, sizeof(run->elsewhere), "cannot write to standard %s: %s",
+             sink == &run->out ? "output" : "error", strerror(sink->error));
+    choir_run_stop(run, RUN_BROKEN, EXIT_FAILURE, 0, 0);
+}
+
 static void flush(struct run *run)
 {
     struct run_sink *sinks[] = { &run->out, &run->err };
@@ -369,7 +380,7 @@ static void flush(struct run *run)
         if (sinks[i]->used < before || run->taken_at == 0 || !run->over)
             run->taken_at = choir_run_now();
         if (was_open && sinks[i]->closed)
-            choir_run_stop(run, RUN_OUTPUT_CLOSED, EXIT_SIGNAL_BASE + SIGPIPE, 0, 0);
+            on_closed(run, sinks[i]);
     }
 }
 

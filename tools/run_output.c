@@ -82,7 +82,8 @@ void choir_run_sink_put(struct run_sink *sink, const void *bytes, size_t nbytes)
     if (sink->closed || nbytes == 0)
         return;
     if (sink->head + sink->used + nbytes > sink->size && !make_room(sink, nbytes)) {
-        sink->closed = true; /* without memory: the run ends, as if nobody read any more */
+        sink->closed = true;
+        sink->error = ENOMEM;
         return;
     }
     memcpy(sink->bytes + sink->head + sink->used, bytes, nbytes);
@@ -117,6 +118,7 @@ void choir_run_sink_flush(struct run_sink *sink)
             return;
         if (done < 0) {
             sink->closed = true;
+            sink->error = errno;
             sink->used = sink->head = 0;
             return;
         }

@@ -17,7 +17,7 @@ trap '' HUP TERM
 sleep 600 &
 setsid sleep 600 &
 (setsid sh -c 'trap "" HUP TERM; touch ready.$RANK; sleep 600; sleep 600' &)
-while :; do sleep 0.05; done
+while :; do wait; done
 """
 
 

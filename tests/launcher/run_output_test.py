@@ -106,6 +106,17 @@ def test_a_reader_that_leaves_ends_the_run():
         pathlib.Path("code").unlink()
 
 
+def test_a_full_disk_is_told():
+    with open("/dev/full", "wb") as full:
+        launcher = start("-n", 2, "yes", stdout=full)
+        _, err = launcher.communicate(timeout=PATIENCE)
+    check(launcher.returncode == 1 and b"standard output: No space left" in err, launcher.returncode, err)
+    with open("/dev/full", "wb") as full:
+        launcher = start("echo", stdout=full)
+        _, err = launcher.communicate(timeout=PATIENCE)
+    check(launcher.returncode == 1 and b"standard output: No space left" in err, launcher.returncode, err)
+
+
 def test_order_of_one_rank_is_kept_in_one_file():
     with open("both", "wb") as both:
         run("sh", "-c", "for i in 1 2 3; do echo out $i; sleep 0.05; echo err $i >&2; sleep 0.05; done", stdout=both, stderr=both,

@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from launching import CHOIR, check, family, finish, main, run, start, wait_for
 
-WAIT = "echo $$ > pid; mv pid ready.$RANK; while ! test -e go; do sleep 0.01; done"
+WAIT = "touch ready.$RANK; while ! test -e go; do sleep 0.01; done"
 
 
 def listeners(pids):
@@ -54,8 +54,10 @@ def test_the_token_is_a_descriptor():
 
 def test_the_token_is_nowhere_else():
     launcher = start("-n", 2, sys.executable, "-c", "import os, time\n"
-                     "open('t', 'w').write(os.pread(int(os.environ['CHOIR_TOKEN_FD']), 64, 0).decode())\n"
-                     "os.rename('t', 'ready.' + os.environ['RANK'])\n"
+                     "rank = os.environ['RANK']\n"
+                     "with open('token.' + rank, 'w') as out:\n"
+                     "    out.write(os.pread(int(os.environ['CHOIR_TOKEN_FD']), 64, 0).decode())\n"
+                     "os.rename('token.' + rank, 'ready.' + rank)\n"
                      "while not os.path.exists('go'): time.sleep(0.01)\n")
     wait_for("ready.*", 1)
     token = next(pathlib.Path(".").glob("ready.*")).read_bytes()
