@@ -95,9 +95,10 @@ static choir_status open_torch(struct scene *scene, choir_store **store_out)
     return open_url(scene->url, store_out);
 }
 
-/* A value of at most 8 MiB in a request; adding to what is no number ends the connection; who pops
- * waits for the key first. */
-static const struct row torch_row = { "torch", open_torch, 8 << 20, CHOIR_OK, false, false };
+/* A value of at most 8 MiB in a request; adding to what is no number, also to an empty value, ends the
+ * connection (store_torch_test.c); who pops waits for the key first; who was woken looks whether the key
+ * is there still. */
+static const struct row torch_row = { "torch", open_torch, 8 << 20, CHOIR_OK, false, true };
 
 static const struct row *const rows[] = {
 #define CH_STORE(name) &name##_row,
