@@ -82,6 +82,8 @@ void choir_run_go(struct run *run)
 
         feed->rank = run->world.first_rank + feed->local;
         feed->shown = feed->shown && choir_run_in(&run->options.shown, feed->rank);
+        if (!feed->shown && feed->sink->fold != NULL)
+            choir_run_fold_leave(feed->sink->fold, feed->local);
         if (feed->sink == &run->out)
             write_file(run, feed, "", 0); /* there is one for each rank, printing or not */
     }

@@ -6,11 +6,11 @@ import pathlib
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from launching import BUILD, check, lines, main, run
+from launching import SOURCE, check, lines, main, run
 
-VENV = pathlib.Path(os.environ.get("CHOIR_TEST_VENV", BUILD / "venv"))
+VENV = pathlib.Path(os.environ.get("CHOIR_TEST_VENV") or SOURCE / "build/venv")
 PYTHON = VENV / "bin/python"
-if not PYTHON.exists():
+if not PYTHON.exists() or not list(VENV.glob("lib/python*/site-packages/torch")):
     print(f"skip: no Python with torch in {VENV} (CHOIR_TEST_VENV)")
     sys.exit(77)
 

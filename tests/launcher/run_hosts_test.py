@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from launching import CHOIR, PATIENCE, check, eventually, family, finish, lines, main, nothing_is_left, run, wait_for
+from launching import BUILD, CHOIR, PATIENCE, check, eventually, family, finish, lines, main, nothing_is_left, run, wait_for
 
 A, B = f"choirA{os.getpid()}", f"choirB{os.getpid()}"
 ADDRESS = "10.97.0.1"
@@ -75,6 +75,11 @@ def test_arguments_arrive_as_they_are():
     done = on_hosts("--no-prefix", "--env", "ODD=x y;z", sys.executable, "-c",
                     "import os, sys; print([sys.argv[1:], os.environ['ODD'], os.getcwd()])", *odd, hosts=f"{A},{B}")
     check(lines(done.stdout) == [str([odd, "x y;z", os.getcwd()])] * 2, done)
+
+
+def test_ranks_meet_across_hosts():
+    done = on_hosts("--ranks", 0, BUILD / "bin/examples/rendezvous")
+    check(done.returncode == 0 and done.stdout.count(b"on another host") == 2, done)
 
 
 def test_input_goes_to_rank_0():
