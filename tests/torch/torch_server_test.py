@@ -107,9 +107,7 @@ def times_out(choir, torch, uv):
 
 def interrupted(choir, torch, uv):
     waiting = Thread(raises, ChoirError, choir.get, "never")
-    while not waiting.is_alive():
-        pass
-    choir.interrupt()
+    choir.interrupt()  # it may wait by now, or be about to: both must end
     check(waiting.done().split(":")[0], "CHOIR_ERR_INTERRUPTED")
     choir.resume()
     choir.set("k3", "v")
