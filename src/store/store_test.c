@@ -921,6 +921,95 @@ CHOIR_TEST(every_popper_gets_one)
     for_all(every_popper_gets_one);
 }
 
+/* Of those who wait, the one who has waited longest is served. */
+static void poppers_are_served_in_turn(struct scene *scene)
+{
+    struct waiting_call calls[POPPERS];
+    pthread_t threads[POPPERS];
+
+    if (!scene->row->own_queues || scene->row->polls)
+        return;
+    for (int i = 0; i < POPPERS; i++) {
+        calls[i] = (struct waiting_call){ .key = "q" };
+        CHOIR_CHECK_OK(choir_store_clone(scene->store, &calls[i].store));
+        threads[i] = start(pop_in_thread, &calls[i]);
+        until_asleep(calls[i].store);
+    }
+    for (int i = 0; i < POPPERS; i++) {
+        char element = (char)('a' + i);
+
+        CHOIR_CHECK_OK(choir_store_queue_push(scene->store, K("q"), bytes(&element, 1)));
+    }
+    for (int i = 0; i < POPPERS; i++) {
+        char element = (char)('a' + i);
+
+        pthread_join(threads[i], NULL);
+        CHOIR_CHECK_OK(calls[i].rc);
+        check_blob(calls[i].value, bytes(&element, 1));
+        choir_store_close(calls[i].store);
+    }
+}
+
+CHOIR_TEST(poppers_are_served_in_turn)
+{
+    for_all(poppers_are_served_in_turn);
+}
+
+enum { ELEMENTS = 60 };
+
+struct impatient {
+    choir_store *store;
+    _Atomic bool stop;
+    int got;
+};
+
+static void *pop_impatiently(void *arg)
+{
+    struct impatient *popper = arg;
+
+    while (!atomic_load(&popper->stop)) {
+        choir_blob value;
+        choir_status rc = choir_store_queue_pop(popper->store, K("q"), 1, &value);
+
+        if (rc == CHOIR_OK) {
+            popper->got++;
+            choir_blob_free(&value);
+        } else {
+            CHOIR_CHECK_STATUS(rc, CHOIR_ERR_TIMEOUT);
+        }
+    }
+    return NULL;
+}
+
+/* A pop whose time is up just as an element comes: it takes the element, or leaves it there. In
+ * PyTorch's protocol nobody can take back that he has asked for it. */
+static void no_element_is_lost_to_a_deadline(struct scene *scene)
+{
+    struct impatient popper = { .store = NULL };
+    choir_blob value;
+    pthread_t thread;
+
+    if (!scene->row->own_queues)
+        return;
+    popper.store = another(scene);
+    thread = start(pop_impatiently, &popper);
+    for (int i = 0; i < ELEMENTS; i++) {
+        CHOIR_CHECK_OK(choir_store_queue_push(scene->store, K("q"), K("x")));
+        /* Some milliseconds apart, and never the same. */
+        CHOIR_CHECK_STATUS(choir_store_get(scene->store, K("missing"), 1 + i % 2, &value),
+                           CHOIR_ERR_TIMEOUT);
+    }
+    atomic_store(&popper.stop, true);
+    pthread_join(thread, NULL);
+    CHOIR_CHECK_EQ(popper.got + length(scene->store, "q"), ELEMENTS);
+    choir_store_close(popper.store);
+}
+
+CHOIR_TEST(no_element_is_lost_to_a_deadline)
+{
+    for_all(no_element_is_lost_to_a_deadline);
+}
+
 /* One element ends the waits of all who only want to know, and one pop. */
 static void an_element_is_seen_by_all(struct scene *scene)
 {
