@@ -365,7 +365,9 @@ static choir_status write_at(const struct file *file, uint64_t place, const unsi
     for (size_t done = 0; done < nbytes;) {
         ssize_t n = ch_sys_pwrite(file->fd, bytes + done, nbytes - done, (off_t)(place + done));
 
-        if (n < 0)
+        if (n == 0)
+            errno = ENOSPC;
+        if (n <= 0)
             return ch_fail_errno("write %zu bytes at %llu", nbytes, (unsigned long long)place);
         done += (size_t)n;
     }
@@ -421,8 +423,11 @@ static choir_status change(struct file *file, enum ch_log_kind kind, choir_bytes
         return ch_fail(CHOIR_ERR_NOMEM, "no memory for a record of %zu bytes", nbytes);
     ch_log_write_record(&file->header, file->end, &record, bytes);
     rc = append_bytes(file, bytes, nbytes);
-    if (rc == CHOIR_OK && ch_log_apply(&record, file->table) == CHOIR_OK)
-        file->end += nbytes;
+    if (rc == CHOIR_OK) {
+        file->size = file->end + nbytes;
+        if (ch_log_apply(&record, file->table) == CHOIR_OK)
+            file->end = file->size;
+    }
     ch_free(bytes);
     return rc;
 }
@@ -488,18 +493,61 @@ static choir_status file_wait(void *self, const choir_bytes *keys, size_t count,
     return rc;
 }
 
+/* A key that is only a queue has an empty value. */
+static choir_status fetch(const struct file *file, choir_bytes key, choir_blob *value_out)
+{
+    choir_bytes value = { NULL, 0 };
+
+    (void)ch_table_get(file->table, key, &value);
+    return ch_blob_init(value_out, value.data, value.nbytes);
+}
+
 static choir_status file_get(void *self, choir_bytes key, choir_blob *value_out,
                              const struct ch_patience *patience)
 {
     struct several several = { &key, 1 };
-    struct file *file = self;
-    choir_bytes value = { NULL, 0 };
-    choir_status rc = enter_when(file, F_RDLCK, all_exist, &several, patience, "the key");
+    choir_status rc = enter_when(self, F_RDLCK, all_exist, &several, patience, "the key");
 
     if (rc != CHOIR_OK)
         return rc;
-    (void)ch_table_get(file->table, key, &value);
-    rc = ch_blob_init(value_out, value.data, value.nbytes);
+    rc = fetch(self, key, value_out);
+    leave(self);
+    return rc;
+}
+
+static choir_status file_multi_get(void *self, const choir_bytes *keys, size_t count,
+                                   choir_blob *values_out, const struct ch_patience *patience)
+{
+    struct several several = { keys, count };
+    choir_status rc = enter_when(self, F_RDLCK, all_exist, &several, patience, "the keys");
+    size_t got = 0;
+
+    if (rc != CHOIR_OK)
+        return rc;
+    while (rc == CHOIR_OK && got < count) {
+        rc = fetch(self, keys[got], &values_out[got]);
+        got += rc == CHOIR_OK;
+    }
+    leave(self);
+    while (rc != CHOIR_OK && got > 0)
+        choir_blob_free(&values_out[--got]);
+    return rc;
+}
+
+static choir_status file_multi_set(void *self, const choir_bytes *keys, const choir_bytes *values,
+                                   size_t count, const struct ch_patience *patience)
+{
+    struct file *file = self;
+    choir_status rc = enter(file, F_WRLCK, patience);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    for (size_t i = 0; i < count && rc == CHOIR_OK; i++) {
+        rc = change(file, CH_LOG_SET, keys[i], values[i]);
+        /* One that is in the file but not in our table must not be taken for torn by the next. */
+        if (rc == CHOIR_OK && file->end < file->size)
+            rc = replay(file);
+    }
     leave(file);
     return rc;
 }
@@ -938,6 +986,8 @@ const struct ch_store_ops ch_store_file = {
     .compare_set = file_compare_set,
     .append = file_append,
     .remove = file_remove,
+    .multi_get = file_multi_get,
+    .multi_set = file_multi_set,
     .check = file_check,
     .wait = file_wait,
     .count = file_count,

@@ -37,7 +37,7 @@ static void choose_path(void)
 static choir_status open_for(int nranks, const char *run_id, choir_store **store_out)
 {
     return choir_store_open(
-        url, CHOIR_OPTS(store_open, .nranks = nranks, .run_id = run_id, .timeout_ms = 5000),
+        url, CHOIR_OPTS(store_open, .nranks = nranks, .run_id = run_id, .timeout_ms = 10000),
         store_out);
 }
 
@@ -542,11 +542,12 @@ CHOIR_TEST_TIMED(killed_writers_do_no_harm, 60)
     for (int i = 0; i < WRITERS; i++) {
         struct timespec a_moment = { 0, (long)(choir_test_random(&random) % 3000000) };
 
+        snprintf(key, sizeof(key), "w%d", i);
+        CHOIR_CHECK_OK(choir_store_wait(reader, &(choir_bytes){ key, strlen(key) }, 1, 0));
         n = until_beyond(reader, n + 10 + (int64_t)(choir_test_random(&random) % 40));
         nanosleep(&a_moment, NULL);
         CHOIR_CHECK_EQ(kill(pids[i], SIGKILL), 0);
         CHOIR_CHECK_EQ(waitpid(pids[i], NULL, 0), pids[i]);
-        snprintf(key, sizeof(key), "w%d", i);
         check_whole(reader, key);
     }
     choir_store_close(reader);
