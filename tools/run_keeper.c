@@ -48,17 +48,20 @@ struct keeper {
 };
 
 /* What others see of it in lists of processes: not the launcher's name and arguments. The strings of
- * argv lie in one block, which is ours to write to. */
+ * argv lie in one block, which is ours to write to; the command's own name comes before them. */
 static void take_name(char **argv)
 {
     static const char name[] = "rank-keeper";
+    char *first = argv[0];
     size_t size = 0;
 
-    for (int i = 0; argv[i] != NULL && (i == 0 || argv[i] == argv[0] + size); i++)
-        size += strlen(argv[i]) + 1;
-    memset(argv[0], 0, size);
+    if (program_invocation_name + strlen(program_invocation_name) + 1 == argv[0])
+        first = program_invocation_name;
+    for (int i = 0; argv[i] != NULL && (i == 0 || argv[i] == first + size); i++)
+        size = (size_t)(argv[i] - first) + strlen(argv[i]) + 1;
+    memset(first, 0, size);
     if (size > sizeof(name))
-        memcpy(argv[0], name, sizeof(name));
+        memcpy(first, name, sizeof(name));
     prctl(PR_SET_NAME, name);
 }
 
