@@ -27,29 +27,28 @@ static void fuzz_hush(void *arg, choir_log_level level, const char *subsystem, c
     (void)line;
 }
 
-/* Small, so that the fuzzer finds its limits. */
-static inline void fuzz_server_open(struct fuzz_server *server, const choir_token *token)
+/* An empty one; small, so that the fuzzer finds its limits. */
+static inline void fuzz_server_renew(struct fuzz_server *server)
 {
     static const struct ch_table_limits limits = { .key_nbytes = 64,
                                                    .value_nbytes = 512,
                                                    .total_nbytes = 8192 };
 
+    ch_table_destroy(server->point.table);
+    fuzz_check(ch_table_create(&limits, &server->point.table) == CHOIR_OK);
+}
+
+static inline void fuzz_server_open(struct fuzz_server *server, const choir_token *token)
+{
     memset(server, 0, sizeof(*server));
     choir_log_set_sink(fuzz_hush, NULL);
     fuzz_install();
     server->point = (struct ch_service_point){ .protocol = &ch_protocol_choir, .token = token };
     snprintf(server->point.address, sizeof(server->point.address), "fuzz");
-    fuzz_check(ch_table_create(&limits, &server->point.table) == CHOIR_OK);
+    fuzz_server_renew(server);
     fuzz_check(ch_loop_create(&server->loop) == CHOIR_OK);
     fuzz_check(ch_conns_init(&server->conns, server->loop, ch_protocol_choir.state_size) ==
                CHOIR_OK);
-}
-
-static inline void fuzz_server_close(struct fuzz_server *server)
-{
-    ch_conns_fini(&server->conns);
-    ch_loop_destroy(server->loop);
-    ch_table_destroy(server->point.table);
 }
 
 /* Until the server has closed the connection. */

@@ -30,20 +30,22 @@ static void check_replies(void)
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
     static unsigned char bytes[ADMISSION + 64 * 1024];
-    struct fuzz_server server;
-    uint64_t blocks = ch_mem_count(CH_SUB_STORE).live_blocks;
+    static struct fuzz_server server;
+    uint64_t blocks;
 
     if (size == 0 || size - 1 > sizeof(bytes) - ADMISSION)
         return 0;
+    if (server.loop == NULL)
+        fuzz_server_open(&server, NULL);
+    blocks = ch_mem_count(CH_SUB_STORE).live_blocks;
     /* Neither side has a token: the proof is zero. */
     memset(bytes, 0, ADMISSION);
     fuzz_check(ch_hello_make(NULL, bytes) == CHOIR_OK);
     memcpy(bytes + ADMISSION, data + 1, size - 1);
-    fuzz_server_open(&server, NULL);
     fuzz_server_run(&server, bytes, ADMISSION + size - 1, data[0]);
     check_replies();
     fuzz_check(server.conns.buffered_nbytes == 0);
-    fuzz_server_close(&server);
+    fuzz_server_renew(&server);
     fuzz_check(ch_mem_count(CH_SUB_STORE).live_blocks == blocks);
     return 0;
 }
