@@ -10,8 +10,9 @@
  * Each side's MAC (HMAC-SHA-256 under the token) covers both nonces and all other bytes said so far,
  * and begins with a label of its own direction: so neither a recorded conversation nor the other
  * side's own words sent back to it are worth anything. The client can send its first request right
- * behind its proof: one round trip. All messages have a fixed size, nothing in them has a length, and
- * the server keeps them in fixed places: who has not proved itself cannot make it allocate.
+ * behind its proof; the reply tells that it is in. All messages have a fixed size, nothing in them
+ * has a length, and the server keeps them in fixed places: who has not proved itself cannot make it
+ * allocate.
  *
  * A side without a token says so; then both must be without, and MACs are zero. A server without a
  * token listens on loopback only (server.c).

@@ -24,7 +24,8 @@ struct attempt {
     struct ch_link *link;
     const choir_token *token;
     const struct ch_patience *patience;
-    int tries, turned_away;
+    int tries;
+    int turned_away; /* how often it was closed before any answer */
     uint64_t began;
 };
 
@@ -53,27 +54,58 @@ static choir_status receive_challenge(const struct attempt *attempt, int fd,
     return CHOIR_OK;
 }
 
-static choir_status say_hello(const struct attempt *attempt, int fd)
+/* The server may have sent us away while our proof was under way, for want of room: only a reply shows
+ * that we are in. So a first request goes along. */
+static choir_status prove(const struct attempt *attempt, int fd,
+                          const unsigned char proof[CH_PROOF_NBYTES])
+{
+    unsigned char bytes[CH_PROOF_NBYTES + CH_WIRE_HEAD_NBYTES], reply[CH_WIRE_HEAD_NBYTES];
+    struct ch_wire_head ping = { .id = 0, .code = CH_OP_PING }, head;
+    choir_status rc;
+
+    memcpy(bytes, proof, CH_PROOF_NBYTES);
+    ch_wire_put_head(bytes + CH_PROOF_NBYTES, &ping);
+    rc = ch_sock_send_all(fd, bytes, sizeof(bytes), attempt->patience);
+    if (rc == CHOIR_OK)
+        rc = ch_sock_recv_all(fd, reply, sizeof(reply), attempt->patience);
+    if (rc != CHOIR_OK)
+        return rc;
+    ch_wire_get_head(reply, &head);
+    if (head.id != ping.id || head.code != CHOIR_OK || head.body_nbytes != 0)
+        return ch_fail(CHOIR_ERR_PROTO, "the server's first reply has code %d and %u bytes",
+                       (int)head.code, head.body_nbytes);
+    return CHOIR_OK;
+}
+
+/* A server that holds another token gets our proof all the same: so it can say so in its log. */
+static choir_status say_farewell(const struct attempt *attempt, int fd,
+                                 const unsigned char proof[CH_PROOF_NBYTES])
+{
+    choir_error why;
+
+    ch_error_save(&why);
+    (void)ch_sock_send_all(fd, proof, CH_PROOF_NBYTES, attempt->patience);
+    return ch_error_load(&why);
+}
+
+static choir_status say_hello(struct attempt *attempt, int fd)
 {
     unsigned char hello[CH_HELLO_NBYTES], challenge[CH_CHALLENGE_NBYTES], proof[CH_PROOF_NBYTES];
-    choir_status rc = ch_hello_make(attempt->token, hello), sent;
+    choir_status rc = ch_hello_make(attempt->token, hello);
 
     if (rc == CHOIR_OK)
         rc = ch_sock_send_all(fd, hello, sizeof(hello), attempt->patience);
     if (rc == CHOIR_OK)
         rc = receive_challenge(attempt, fd, challenge);
-    if (rc != CHOIR_OK)
+    if (rc != CHOIR_OK) {
+        attempt->turned_away += rc == CHOIR_ERR_NETWORK;
         return rc;
-    rc = ch_hello_answer(attempt->token, hello, challenge, &attempt->link->limits, proof);
-    if (rc == CHOIR_OK || rc == CHOIR_ERR_PERMISSION) {
-        choir_error why;
-
-        ch_error_save(&why); /* the server gets its proof also if it is to no avail, for its log */
-        sent = ch_sock_send_all(fd, proof, sizeof(proof), attempt->patience);
-        if (rc != CHOIR_OK)
-            return ch_error_load(&why);
-        rc = sent;
     }
+    rc = ch_hello_answer(attempt->token, hello, challenge, &attempt->link->limits, proof);
+    if (rc == CHOIR_ERR_PERMISSION)
+        return say_farewell(attempt, fd, proof);
+    if (rc == CHOIR_OK)
+        rc = prove(attempt, fd, proof);
     if (rc == CHOIR_OK)
         rc = ch_sock_detect_loss(fd, LOSS_MS);
     return rc;
@@ -92,7 +124,7 @@ static choir_status try_once(struct attempt *attempt)
     rc = say_hello(attempt, fd);
     if (rc != CHOIR_OK) {
         ch_sys_close(fd);
-        if (rc == CHOIR_ERR_NETWORK && ++attempt->turned_away == TURNED_AWAY_MAX) {
+        if (rc == CHOIR_ERR_NETWORK && attempt->turned_away == TURNED_AWAY_MAX) {
             ch_error_prefix("the server closed the connection %d times instead of answering a "
                             "hello; is it a Choir store? the last: ",
                             attempt->turned_away);

@@ -536,6 +536,51 @@ CHOIR_TEST_TIMED(two_thousand_clients, 60)
     free(fds);
 }
 
+struct newcomer {
+    const choir_store_server *server;
+    pthread_t thread;
+};
+
+static void *come_in(void *arg)
+{
+    struct newcomer *newcomer = arg;
+    choir_store *store = open_store(newcomer->server, &token);
+    int64_t sum;
+
+    CHOIR_CHECK_OK(choir_store_add(store, K("here"), 1, &sum));
+    choir_store_close(store);
+    return NULL;
+}
+
+/* More at once than there is room for strangers: nobody is left outside. */
+CHOIR_TEST_TIMED(a_burst_of_clients_gets_in, 60)
+{
+    enum { NEWCOMERS = CH_STRANGERS + 100 };
+    choir_store_server *server;
+    choir_store *store;
+    struct newcomer *newcomers = calloc(NEWCOMERS, sizeof(*newcomers));
+    int64_t sum;
+
+    CHOIR_CHECK(newcomers != NULL);
+    if (!raise_descriptors(8 * NEWCOMERS + 100)) {
+        free(newcomers);
+        CHOIR_SKIP("no permission for %d descriptors", 8 * NEWCOMERS + 100);
+    }
+    server = serve(&token);
+    for (int i = 0; i < NEWCOMERS; i++) {
+        newcomers[i].server = server;
+        CHOIR_CHECK_EQ(pthread_create(&newcomers[i].thread, NULL, come_in, &newcomers[i]), 0);
+    }
+    for (int i = 0; i < NEWCOMERS; i++)
+        pthread_join(newcomers[i].thread, NULL);
+    store = open_store(server, &token);
+    CHOIR_CHECK_OK(choir_store_add(store, K("here"), 0, &sum));
+    CHOIR_CHECK_EQ(sum, (int64_t)NEWCOMERS);
+    choir_store_close(store);
+    choir_store_server_destroy(server);
+    free(newcomers);
+}
+
 /* A client asks for a lot and reads nothing: others are served, the server does not pile it up, and
  * when it reads it gets everything. */
 CHOIR_TEST(a_slow_client_holds_nobody_up)
