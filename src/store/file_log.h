@@ -15,7 +15,7 @@
  * place as well, so that bytes of an earlier run are never taken for records of this one. A last record
  * that is cut short or does not fit its checksum was torn by a crash: it never happened.
  *
- * Nothing here touches a file; store_file.c does. The bytes may be anybody's (tests/fuzz/file_fuzz.c).
+ * Nothing here touches a file; file.c does. The bytes may be anybody's (tests/fuzz/file_fuzz.c).
  */
 #ifndef CH_FILE_LOG_H
 #define CH_FILE_LOG_H
