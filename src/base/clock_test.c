@@ -133,15 +133,20 @@ CHOIR_TEST(a_counter_that_ran_away_is_dropped_and_time_goes_on)
 CHOIR_TEST(a_small_difference_is_steered_away)
 {
     struct ch_sys_ops ops = ch_sys_real;
+    uint64_t distance = UINT64_MAX;
 
     skip_without_counter();
     ops.clock_ns = shifted_clock;
     ch_sys_replace(&ops);
     spin_for_ms(50);
     shift_ns = -200 * (int64_t)CH_US;
-    spin_for_ms(3200);
+    /* Some three seconds, if nobody holds this thread up where it compares the clocks. */
+    for (int i = 0; i < 200 && distance >= 20 * (uint64_t)CH_US; i++) {
+        spin_for_ms(100);
+        distance = distance_ns();
+    }
     CHOIR_CHECK_STR(choir_clock_name(), "tsc");
-    CHOIR_CHECK_LT(distance_ns(), 20 * (uint64_t)CH_US);
+    CHOIR_CHECK_LT(distance, 20 * (uint64_t)CH_US);
     ch_sys_replace(NULL);
 }
 

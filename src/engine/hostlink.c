@@ -51,6 +51,21 @@ static choir_status make_page(struct ch_hostlink *link)
     return CHOIR_OK;
 }
 
+/* Kernels before 5.3 have none, nor has valgrind. Death of this rank is then not seen by its
+ * neighbours; everything else works. */
+static choir_status open_pidfd(struct ch_neighbour *self)
+{
+    self->pidfd = ch_sys_pidfd_open(getpid());
+    self->page->has_pidfd = self->pidfd >= 0;
+    if (self->pidfd >= 0)
+        return CHOIR_OK;
+    if (errno != ENOSYS && errno != EPERM)
+        return ch_fail_errno("rank %d: a pidfd of its own process", self->rank);
+    ch_log_info("rank %d: this kernel gives no pidfd: the others will not see this process die",
+                self->rank);
+    return CHOIR_OK;
+}
+
 choir_status ch_hostlink_open(struct ch_hostlink *link, int rank)
 {
     struct ch_neighbour *self = &link->self;
@@ -67,10 +82,8 @@ choir_status ch_hostlink_open(struct ch_hostlink *link, int rank)
         return rc;
     self->bell = link->waiter.bell;
     self->bell_fd = link->waiter.bell.fd;
-    self->pidfd = ch_sys_pidfd_open(getpid());
-    if (self->pidfd < 0)
-        return ch_fail_errno("rank %d: a pidfd of its own process", rank);
-    return ch_fdpass_listen(&link->listener);
+    rc = open_pidfd(self);
+    return rc == CHOIR_OK ? ch_fdpass_listen(&link->listener) : rc;
 }
 
 /* --- taking a neighbour's in ---------------------------------------------------------------------- */
@@ -112,8 +125,20 @@ static choir_status take_in(struct ch_neighbour *neighbour, const struct ch_host
         ch_error_prefix("rank %d: ", member->rank);
         return rc;
     }
+    if (!neighbour->page->has_pidfd) {
+        ch_sys_close(neighbour->pidfd);
+        neighbour->pidfd = -1;
+    }
     ch_bell_attach(&neighbour->bell, &neighbour->page->bell, neighbour->bell_fd);
     return CHOIR_OK;
+}
+
+/* What to pass on: of a rank that has no pidfd its doorbell once more, so that all have three. */
+static void fds_of(const struct ch_neighbour *neighbour, int fds_out[FDS])
+{
+    fds_out[0] = ch_seg_fd(neighbour->seg);
+    fds_out[1] = neighbour->bell_fd;
+    fds_out[2] = neighbour->pidfd >= 0 ? neighbour->pidfd : neighbour->bell_fd;
 }
 
 static void let_go(struct ch_neighbour *neighbour)
@@ -201,13 +226,8 @@ static choir_status send_parcel(const struct ch_hostlink *link, int sock, size_t
     struct parcel_label label = { (uint32_t)first, (uint32_t)count };
     int fds[FDS * RANKS_A_MESSAGE];
 
-    for (size_t i = 0; i < count; i++) {
-        const struct ch_neighbour *n = &link->neighbours[first + i];
-
-        fds[FDS * i] = ch_seg_fd(n->seg);
-        fds[FDS * i + 1] = n->bell_fd;
-        fds[FDS * i + 2] = n->pidfd;
-    }
+    for (size_t i = 0; i < count; i++)
+        fds_of(&link->neighbours[first + i], &fds[FDS * i]);
     return ch_fdpass_send(sock, &label, sizeof(label), fds, (int)(FDS * count), patience);
 }
 
@@ -267,8 +287,9 @@ static choir_status introduce(const struct ch_hostlink *link, int sock,
                               const struct ch_patience *patience)
 {
     struct introduction intro = { .rank = (uint32_t)link->rank };
-    const int fds[FDS] = { ch_seg_fd(link->self.seg), link->self.bell_fd, link->self.pidfd };
+    int fds[FDS];
 
+    fds_of(&link->self, fds);
     memcpy(intro.id, link->id, sizeof(intro.id));
     return ch_fdpass_send(sock, &intro, sizeof(intro), fds, FDS, patience);
 }
@@ -392,6 +413,9 @@ choir_status ch_neighbour_alive(const struct ch_neighbour *neighbour, bool *aliv
 {
     struct pollfd pfd = { .fd = neighbour->pidfd, .events = POLLIN };
 
+    if (neighbour->pidfd < 0)
+        return ch_fail(CHOIR_ERR_UNSUPPORTED, "whether rank %d runs: its kernel gave it no pidfd",
+                       neighbour->rank);
     if (ch_sys_poll(&pfd, 1, 0) < 0)
         return ch_fail_errno("ask the kernel whether rank %d runs", neighbour->rank);
     *alive_out = pfd.revents == 0;

@@ -23,7 +23,8 @@
  *        8      4  version  the same
  *       12      4  rank     the same
  *       16     16  id       the same
- *       32     96  zero
+ *       32      4  has_pidfd  the same; 0: the kernel gave none, and a stand-in is passed in its place
+ *       36     92  zero
  *      128    128  bell     see base/bell.h
  */
 #ifndef CH_HOSTLINK_H
@@ -49,7 +50,8 @@ struct ch_rank_page {
     uint32_t version;
     uint32_t rank;
     uint8_t id[CH_RANK_ID_NBYTES];
-    uint8_t zero[96];
+    uint32_t has_pidfd;
+    uint8_t zero[92];
     struct ch_bell_word bell;
 };
 _Static_assert(offsetof(struct ch_rank_page, bell) == 128, "as in the table above");
@@ -61,7 +63,8 @@ struct ch_neighbour {
     struct ch_seg *seg;
     struct ch_rank_page *page; /* in seg */
     struct ch_bell bell;       /* ring it with ch_post() */
-    int bell_fd, pidfd;
+    int bell_fd;
+    int pidfd; /* -1: its kernel gave it none */
 };
 
 struct ch_hostlink {
@@ -96,7 +99,7 @@ void ch_hostlink_close(struct ch_hostlink *link);
 /* NULL if that rank is not of this host. */
 struct ch_neighbour *ch_hostlink_find(const struct ch_hostlink *link, int rank);
 
-/* Whether its process still runs. */
+/* Whether its process still runs. CHOIR_ERR_UNSUPPORTED if it has no pidfd. */
 choir_status ch_neighbour_alive(const struct ch_neighbour *neighbour, bool *alive_out);
 
 #endif

@@ -981,16 +981,13 @@ static void *pop_impatiently(void *arg)
     return NULL;
 }
 
-/* A pop whose time is up just as an element comes: it takes the element, or leaves it there. In
- * PyTorch's protocol nobody can take back that he has asked for it. */
+/* A pop whose time is up just as an element comes: it takes the element, or leaves it there. */
 static void no_element_is_lost_to_a_deadline(struct scene *scene)
 {
     struct impatient popper = { .store = NULL };
     choir_blob value;
     pthread_t thread;
 
-    if (!scene->row->own_queues)
-        return;
     popper.store = another(scene);
     thread = start(pop_impatiently, &popper);
     for (int i = 0; i < ELEMENTS; i++) {

@@ -433,18 +433,31 @@ static choir_status torch_queue_push(void *self, choir_bytes key, choir_bytes va
     return rc;
 }
 
+/* How long past its deadline a pop waits for the answer, which a server gives at once. */
+enum { LAST_WORD_MS = 2000 };
+
 static choir_status try_pop(struct ch_torch_client *torch, choir_bytes key, choir_blob *value_out,
                             const struct ch_patience *patience)
 {
     const struct ch_torch_request pop = { .command = CH_TORCH_QUEUE_POP, .key = key };
+    struct ch_patience longer = *patience;
+    ch_deadline grace = ch_deadline_ms(LAST_WORD_MS);
     choir_bytes reply, value;
     const unsigned char *at;
     choir_status rc = ch_torch_need(torch, CH_TORCH_QUEUES, patience);
 
     if (rc == CHOIR_OK)
-        rc = ch_torch_ask(torch, &pop, CH_TORCH_REPLY_POPPED, patience, &reply);
+        rc = ch_torch_begin(torch, patience);
     if (rc != CHOIR_OK)
         return rc;
+    /* What the server pops is ours alone: once asked, a deadline must not lose it. */
+    if (longer.until < grace)
+        longer.until = grace;
+    rc = ch_torch_ask_on(&torch->main, &pop, CH_TORCH_REPLY_POPPED, &longer, &reply);
+    if (rc != CHOIR_OK) {
+        ch_torch_end(torch);
+        return rc;
+    }
     at = (const unsigned char *)reply.data + 8;
     if (reply.nbytes == 8) {
         rc = ch_fail(CHOIR_ERR_QUEUE_EMPTY, "queue is empty");

@@ -4,6 +4,7 @@
  */
 #include "store/table.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -471,13 +472,17 @@ bool ch_table_get(const struct ch_table *table, choir_bytes key, choir_bytes *va
 /* Leading blanks, a sign, digits; what follows is ignored. Empty counts as 0. */
 static choir_status parse_number(choir_bytes key, choir_bytes text, int64_t *number_out)
 {
+    const char *at = text.data, *last = at + text.nbytes;
     char digits[32], *end;
-    size_t n = text.nbytes < sizeof(digits) - 1 ? text.nbytes : sizeof(digits) - 1;
+    size_t n;
 
     *number_out = 0;
     if (text.nbytes == 0)
         return CHOIR_OK;
-    memcpy(digits, text.data, n);
+    while (at < last && isspace((unsigned char)*at))
+        at++;
+    n = (size_t)(last - at) < sizeof(digits) - 1 ? (size_t)(last - at) : sizeof(digits) - 1;
+    memcpy(digits, at, n);
     digits[n] = '\0';
     errno = 0;
     *number_out = strtoll(digits, &end, 10);
