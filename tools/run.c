@@ -240,12 +240,20 @@ static void torch_beside(const char *address, char *out, size_t size)
 static int start_node(struct run *run)
 {
     const struct run_options *o = &run->options;
-    char torch[RUN_ADDRESS_MAX];
-    const char *address = o->rdzv;
+    char torch[RUN_ADDRESS_MAX], numbers[RUN_ADDRESS_MAX];
+    const char *address = o->rdzv, *wrong = NULL;
 
+    if (o->rdzv != NULL) {
+        wrong = choir_run_resolve(o->rdzv, numbers, sizeof(numbers));
+        address = numbers;
+    }
+    if (wrong != NULL) {
+        choir_run_say(run, "where node 0 serves the store, \"%s\": %s", o->rdzv, wrong);
+        return EXIT_FAILURE;
+    }
     if (o->node == 0) {
-        torch_beside(o->rdzv, torch, sizeof(torch));
-        if (choir_run_store_open(run, o->rdzv, o->no_torch_store ? NULL : torch) != CHOIR_OK)
+        torch_beside(address, torch, sizeof(torch));
+        if (choir_run_store_open(run, address, o->no_torch_store ? NULL : torch) != CHOIR_OK)
             return broken(run, "cannot serve the store", choir_last_error());
         address = choir_store_server_address(run->server);
         if (o->verbose)

@@ -382,6 +382,8 @@ void choir_run_describe(const struct run *run, char *out, size_t size);
 
 /* Host the store (run_store.c). */
 choir_status choir_run_store_open(struct run *run, const char *bind, const char *torch_bind);
+/* "host:port" in numbers, as the library wants addresses; NULL, or what is wrong with it. */
+const char *choir_run_resolve(const char *address, char *out, size_t size);
 /* Where torch's protocol is spoken: "host:port", or NULL. False if it is not such an address. */
 bool choir_run_set_torch(struct run_world *world, const char *address);
 /* The token as an unnamed file that ranks inherit; -1 with errno. */

@@ -3,10 +3,13 @@
  */
 #include "run.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <choir/choir.h>
@@ -28,6 +31,40 @@ static bool split_address(const char *address, char *host, size_t size, char *po
     host[n] = '\0';
     memcpy(port, colon + 1, strlen(colon + 1) + 1);
     return true;
+}
+
+static bool is_loopback(const struct addrinfo *info)
+{
+    if (info->ai_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(
+            &((const struct sockaddr_in6 *)(const void *)info->ai_addr)->sin6_addr);
+    return (ntohl(((const struct sockaddr_in *)(const void *)info->ai_addr)->sin_addr.s_addr) >>
+            24) == 127;
+}
+
+/* Many systems give a host's own name an address on loopback, where others do not find it: any other
+ * address is better. */
+const char *choir_run_resolve(const char *address, char *out, size_t size)
+{
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *all, *best;
+    char host[RUN_ADDRESS_MAX], port[8], number[64];
+    int rc;
+
+    if (!split_address(address, host, sizeof(host), port, sizeof(port)))
+        return "it is not HOST:PORT";
+    rc = getaddrinfo(host, port, &hints, &all);
+    if (rc != 0)
+        return gai_strerror(rc);
+    best = all;
+    while (best->ai_next != NULL && is_loopback(best))
+        best = best->ai_next;
+    if (is_loopback(best))
+        best = all;
+    rc = getnameinfo(best->ai_addr, best->ai_addrlen, number, sizeof(number), NULL, 0,
+                     NI_NUMERICHOST);
+    snprintf(out, size, best->ai_family == AF_INET6 ? "[%s]:%s" : "%s:%s", number, port);
+    freeaddrinfo(all);
+    return rc != 0 ? gai_strerror(rc) : NULL;
 }
 
 bool choir_run_set_torch(struct run_world *world, const char *address)

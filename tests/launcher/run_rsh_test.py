@@ -117,6 +117,14 @@ def test_input_and_codes():
     check(done.returncode == 77 and b"rank 2 (node 1" in done.stderr, done)
 
 
+def test_the_first_hosts_name_is_where_the_store_is():
+    done = run("--rsh", RSH, "--hosts", "me@localhost:1,b:1", "--no-prefix", "sh", "-c", "echo $CHOIR_STORE")
+    check(done.returncode == 0 and len(set(lines(done.stdout))) == 1, done)
+    check(lines(done.stdout)[0].startswith(("tcp://127.0.0.1:", "tcp://[::1]:")), done)
+    done = run("--rsh", RSH, "--hosts", "no-such-name.invalid:1,b:1", "true")
+    check(done.returncode == 1 and b"no-such-name.invalid" in done.stderr, done)
+
+
 READY = ("sh", "-c", "(setsid sleep 600 &); trap 'touch asked.$RANK; exit 0' TERM; touch ready.$RANK; "
          "while :; do sleep 0.01; done")
 
