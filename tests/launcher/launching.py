@@ -17,6 +17,10 @@ CHOIR = str(BUILD / "bin/choir")
 PATIENCE = 25  # for what has to happen soon: machines may be slow
 MARK = "LAUNCHER_TEST_MARK"  # in the environment of everything a test starts
 os.environ[MARK] = str(os.getpid())
+# A shell that started us in the background may have made us ignore these, and what we start with us.
+for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(sig) == signal.SIG_IGN:
+        signal.signal(sig, signal.SIG_DFL)
 failures = []
 
 

@@ -28,6 +28,19 @@ def test_the_first_signal_asks():
         check(len(list(pathlib.Path(".").glob("asked.*"))) == 2, "not asked:", sig, os.listdir())
 
 
+def test_what_nohup_ignores_stays_ignored():
+    for sig in (signal.SIGHUP, signal.SIGINT):
+        launcher = start("-n", 2, "sh", "-c", "touch ready.$RANK; while ! test -e go; do sleep 0.01; done",
+                         preexec_fn=lambda: signal.signal(sig, signal.SIG_IGN))
+        wait_for("ready.*", 2)
+        launcher.send_signal(sig)
+        pathlib.Path("go").touch()
+        rc, _, err = finish(launcher)
+        check(rc == 0 and err == b"", sig, rc, err)
+        for old in pathlib.Path(".").iterdir():
+            old.unlink()
+
+
 def test_the_second_signal_kills():
     launcher = start("-n", 2, "--grace", 600, "sh", "-c", STUBBORN)
     wait_for("ready.*", 2)
