@@ -223,11 +223,8 @@ void choir_run_join(struct run *run, const char *address, size_t nbytes)
 
     snprintf(url, sizeof(url), "tcp://%.*s", (int)nbytes, address);
     run->link = choir_run_link_start(&run->options, url, torch, &run->token, &run->bell);
-    if (run->link == NULL) {
-        snprintf(run->elsewhere, sizeof(run->elsewhere),
-                 "cannot start the thread that talks to the other hosts");
-        choir_run_stop(run, RUN_BROKEN, EXIT_FAILURE, 0, 0);
-    }
+    if (run->link == NULL)
+        choir_run_break(run, "cannot start the thread that talks to the other hosts");
 }
 
 /* The torch listener of several hosts is beside the store's, on a port that the kernel picks. */

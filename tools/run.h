@@ -361,6 +361,8 @@ void choir_run_say(struct run *run, const char *fmt, ...) __attribute__((format(
 
 /* End the run: the first cause is kept. `value` as in struct run. */
 void choir_run_stop(struct run *run, enum run_cause cause, int code, int culprit, int value);
+/* The same for RUN_BROKEN: what went wrong, in words. */
+void choir_run_break(struct run *run, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void choir_run_kill(struct run *run);
 /* Start the ranks: run->world is known. */
 void choir_run_go(struct run *run);

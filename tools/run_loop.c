@@ -68,10 +68,8 @@ static void write_file(struct run *run, struct run_feed *feed, const char *bytes
     if (run->options.output == NULL || !run->job.are_ranks ||
         choir_run_files_write(run->options.output, feed, bytes, nbytes))
         return;
-    snprintf(run->elsewhere, sizeof(run->elsewhere),
-             "cannot write what rank %d prints to folder \"%.200s\": %s", feed->rank,
-             run->options.output, strerror(errno));
-    choir_run_stop(run, RUN_BROKEN, EXIT_FAILURE, 0, 0);
+    choir_run_break(run, "cannot write what rank %d prints to folder \"%.200s\": %s", feed->rank,
+                    run->options.output, strerror(errno));
 }
 
 void choir_run_go(struct run *run)
@@ -87,7 +85,8 @@ void choir_run_go(struct run *run)
         if (feed->sink == &run->out)
             write_file(run, feed, "", 0); /* there is one for each rank, printing or not */
     }
-    order(run, RUN_GO);
+    if (run->cause == RUN_FINE)
+        order(run, RUN_GO);
 }
 
 void choir_run_kill(struct run *run)
@@ -121,6 +120,18 @@ void choir_run_stop(struct run *run, enum run_cause cause, int code, int culprit
         choir_run_describe(run, text, sizeof(text));
         choir_run_link_fail(run->link, code, text);
     }
+}
+
+void choir_run_break(struct run *run, const char *fmt, ...)
+{
+    va_list args;
+
+    if (run->cause != RUN_FINE)
+        return; /* `elsewhere` may tell of the first cause */
+    va_start(args, fmt);
+    vsnprintf(run->elsewhere, sizeof(run->elsewhere), fmt, args);
+    va_end(args);
+    choir_run_stop(run, RUN_BROKEN, EXIT_FAILURE, 0, 0);
 }
 
 static void on_signal(struct run *run)
@@ -180,10 +191,16 @@ static void on_keeper_lost(struct run *run)
     if (run->over)
         return;
     choir_run_end_family(GIVE_UP_MS);
-    snprintf(run->elsewhere, sizeof(run->elsewhere),
-             "the process that keeps the ranks was killed, and they with it");
-    choir_run_stop(run, RUN_BROKEN, EXIT_FAILURE, 0, 0);
+    choir_run_break(run, "the process that keeps the ranks was killed, and they with it");
     run->over = true;
+}
+
+/* If it ended with an order of ours unread, that is told first, as an error, and its last news after. */
+static ssize_t receive(int keeper, struct run_event *event)
+{
+    ssize_t got = recv(keeper, event, sizeof(*event), MSG_DONTWAIT);
+
+    return got < 0 && errno == ECONNRESET ? recv(keeper, event, sizeof(*event), MSG_DONTWAIT) : got;
 }
 
 static void on_keeper(struct run *run)
@@ -191,8 +208,7 @@ static void on_keeper(struct run *run)
     struct run_event event;
     ssize_t got;
 
-    while ((got = recv(run->keeper, &event, sizeof(event), MSG_DONTWAIT)) ==
-           (ssize_t)sizeof(event)) {
+    while ((got = receive(run->keeper, &event)) == (ssize_t)sizeof(event)) {
         switch (event.kind) {
         case RUN_STARTED:
             run->job.children[event.child].pid = event.value;
@@ -256,7 +272,8 @@ static void on_news(struct run *run)
             return;
         case RUN_NEWS_LOST:
             run->settled = true;
-            snprintf(run->elsewhere, sizeof(run->elsewhere), "%s", text);
+            if (run->cause == RUN_FINE)
+                snprintf(run->elsewhere, sizeof(run->elsewhere), "%s", text);
             choir_run_stop(run, RUN_ENDED_ELSEWHERE, code, 0, 0);
             return;
         }
@@ -309,8 +326,7 @@ static void on_control(struct run *run, short revents)
     if (got > 0 || (got < 0 && (revents & (POLLHUP | POLLERR)) == 0))
         return;
     run->control.fd = -1; /* standard input stays open, as nothing else may take its number */
-    snprintf(run->elsewhere, sizeof(run->elsewhere), "the launcher that started this one is gone");
-    choir_run_stop(run, RUN_BROKEN, EXIT_FAILURE, 0, 0);
+    choir_run_break(run, "the launcher that started this one is gone");
     choir_run_kill(run);
 }
 
@@ -362,9 +378,8 @@ static void on_closed(struct run *run, const struct run_sink *sink)
         choir_run_stop(run, RUN_OUTPUT_CLOSED, EXIT_SIGNAL_BASE + SIGPIPE, 0, 0);
         return;
     }
-    snprintf(run->elsewhere, sizeof(run->elsewhere), "cannot write to standard %s: %s",
-             sink == &run->out ? "output" : "error", strerror(sink->error));
-    choir_run_stop(run, RUN_BROKEN, EXIT_FAILURE, 0, 0);
+    choir_run_break(run, "cannot write to standard %s: %s", sink == &run->out ? "output" : "error",
+                    strerror(sink->error));
 }
 
 static void flush(struct run *run)
@@ -557,7 +572,7 @@ void choir_run_loop(struct run *run)
     struct pollfd *fds = calloc((size_t)most, sizeof(*fds));
 
     if (fds == NULL) {
-        choir_run_stop(run, RUN_BROKEN, EXIT_FAILURE, 0, 0);
+        choir_run_break(run, "no memory for %d descriptors", most);
         choir_run_kill(run);
         return;
     }

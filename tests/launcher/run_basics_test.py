@@ -147,6 +147,8 @@ def test_output_in_files():
     pathlib.Path("file").touch()
     done = run("--output", "file", "true")
     check(done.returncode == 1 and b"file" in done.stderr, done)
+    done = run("-n", 60, "--output", "/proc", "true")  # where nobody can make a file
+    check(done.returncode == 1 and b"rank 0 prints to folder \"/proc\"" in done.stderr, done)
     os.symlink("/dev/full", "logs/rank.0.err")
     done = run("--output", "logs", "sh", "-c", "echo x >&2; sleep 60")
     check(done.returncode == 1 and b"No space" in done.stderr, done)
