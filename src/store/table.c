@@ -472,13 +472,14 @@ bool ch_table_get(const struct ch_table *table, choir_bytes key, choir_bytes *va
 /* Leading blanks, a sign, digits; what follows is ignored. Empty counts as 0. */
 static choir_status parse_number(choir_bytes key, choir_bytes text, int64_t *number_out)
 {
-    const char *at = text.data, *last = at + text.nbytes;
+    const char *at = text.data, *last;
     char digits[32], *end;
     size_t n;
 
     *number_out = 0;
     if (text.nbytes == 0)
         return CHOIR_OK;
+    last = at + text.nbytes;
     while (at < last && isspace((unsigned char)*at))
         at++;
     n = (size_t)(last - at) < sizeof(digits) - 1 ? (size_t)(last - at) : sizeof(digits) - 1;
