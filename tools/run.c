@@ -233,6 +233,18 @@ static void torch_beside(const char *address, char *out, size_t size)
     snprintf(out, size, "%.*s:0", (int)(strrchr(address, ':') - address), address);
 }
 
+/* For the launcher that started us: where the store is, and that we are under way. */
+static void announce(struct run *run)
+{
+    const char *address = choir_store_server_address(run->server);
+
+    if (!run->options.controlled)
+        return;
+    choir_run_sink_put(&run->out, RUN_ANNOUNCEMENT, strlen(RUN_ANNOUNCEMENT));
+    choir_run_sink_put(&run->out, address, strlen(address));
+    choir_run_sink_put(&run->out, "\n", 1);
+}
+
 /* One of several launchers: node 0 serves, all join. */
 static int start_node(struct run *run)
 {
@@ -257,11 +269,7 @@ static int start_node(struct run *run)
             choir_run_say(
                 run, "serving the store at %s, and PyTorch's protocol, to anybody, at %s", address,
                 o->no_torch_store ? "no address" : choir_store_server_torch_address(run->server));
-        if (o->controlled) {
-            choir_run_sink_put(&run->out, RUN_ANNOUNCEMENT, strlen(RUN_ANNOUNCEMENT));
-            choir_run_sink_put(&run->out, address, strlen(address));
-            choir_run_sink_put(&run->out, "\n", 1);
-        }
+        announce(run);
     }
     if (address != NULL)
         choir_run_join(run, address, strlen(address));
@@ -286,6 +294,7 @@ static int start_alone(struct run *run)
                       o->nproc > 1 ? "ranks" : "rank", world->store,
                       o->no_torch_store ? "no address"
                                         : choir_store_server_torch_address(run->server));
+    announce(run);
     choir_run_go(run);
     return 0;
 }

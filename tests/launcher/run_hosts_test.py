@@ -108,6 +108,8 @@ def test_a_failure_ends_all():
         check(done.returncode == 137 and done.stderr.count(b"killed by signal 9") == 1, done)
         check(f"rank {failing} (node {failing // 2}".encode() in done.stderr and b"    oops" in done.stderr, done)
         check(time.monotonic() - began < 10, "took", time.monotonic() - began)
+    done = on_hosts("sh", "-c", "exit 7", hosts=f"{A}:1")
+    check(done.returncode == 7 and done.stderr.count(b"\n") == 1, done)
     done = on_hosts("no-such-program")
     check(done.returncode == 127, done)
     done = on_hosts("--timeout", 0.5, "sleep", 600)
