@@ -307,6 +307,9 @@ static choir_status place_of_environment(const struct ch_environ *env, const str
 {
     const char *store = ask(env, "CHOIR_STORE");
 
+    if (store != NULL && !has_scheme(store, "tcp") && !has_scheme(store, "file"))
+        return ch_fail(CHOIR_ERR_INVALID,
+                       "CHOIR_STORE is \"%.80s\", expected tcp://host:port or file:///path", store);
     if (store != NULL)
         return keep_url(out, CH_MEET_STORE, "%s", store);
     if (ask(env, "MASTER_ADDR") != NULL && ask(env, "MASTER_PORT") != NULL)

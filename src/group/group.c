@@ -117,11 +117,31 @@ static choir_status close_door(choir_group *group, const struct ch_patience *pat
     return ch_store_server_stop_listening(group->place.server, patience);
 }
 
-static choir_status join(choir_group *group, const struct ch_patience *patience)
+/* This meeting's corner of the store. A round that we have seen fail is not ours again. */
+static choir_status find_round(choir_group *group, const char *attempt,
+                               const struct ch_record *mine)
+{
+    bool spent = true;
+    choir_status rc = CHOIR_OK;
+
+    while (rc == CHOIR_OK && spent) {
+        choir_store_close(group->round);
+        group->round = NULL;
+        rc = ch_roster_round(group->place.store, "init", attempt, group->nranks, &group->round);
+        if (rc == CHOIR_OK)
+            rc = ch_roster_is_spent(group->round, mine, &spent);
+    }
+    return rc;
+}
+
+static choir_status join(choir_group *group, const char *attempt,
+                         const struct ch_patience *patience)
 {
     struct ch_record mine;
     choir_status rc = write_own_record(group, &mine);
 
+    if (rc == CHOIR_OK)
+        rc = find_round(group, attempt, &mine);
     group->records = ch_alloc_array((size_t)group->nranks, sizeof(*group->records));
     group->hosts = ch_alloc_array((size_t)group->nranks, sizeof(*group->hosts));
     if (rc == CHOIR_OK && (group->records == NULL || group->hosts == NULL))
@@ -144,12 +164,11 @@ static choir_status meet_and_join(choir_group *group, const choir_init_opts *opt
                                           : ch_meet(where, patience, &group->place);
 
     if (rc == CHOIR_OK)
-        rc = ch_roster_round(group->place.store, "init", where->attempt, where->nranks,
-                             &group->round);
-    if (rc == CHOIR_OK)
-        rc = join(group, patience);
+        rc = join(group, where->attempt, patience);
     if (group->round != NULL && group->place.kept_by_rank0)
         ch_roster_leave(group->round, group->rank);
+    else if (rc == CHOIR_OK)
+        ch_roster_forget(group->round, group->rank);
     if (rc == CHOIR_OK)
         snprintf(group->origin, sizeof(group->origin), "%s; %s", where->source, group->place.story);
     return rc;

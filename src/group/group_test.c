@@ -172,6 +172,24 @@ CHOIR_TEST(a_store_sees_several_meetings)
     choir_store_close(store);
 }
 
+/* Two keys count the ranks that come, and each meeting leaves its verdict. */
+CHOIR_TEST(meetings_leave_little_in_the_store)
+{
+    enum { MEETINGS = 5 };
+    choir_store *store = new_store();
+    struct rank ranks[3];
+    int64_t count = 0;
+
+    for (int i = 0; i < MEETINGS; i++) {
+        start_all(ranks, store, 3);
+        finish_all(ranks, 3);
+        destroy_all(ranks, 3);
+    }
+    CHOIR_CHECK_OK(choir_store_count(store, &count));
+    CHOIR_CHECK_EQ(count, 2 + MEETINGS);
+    choir_store_close(store);
+}
+
 CHOIR_TEST(a_rank_leaves_while_others_stay)
 {
     choir_store *store = new_store();
@@ -208,6 +226,31 @@ CHOIR_TEST(missing_ranks_are_named_to_all_who_wait)
         CHOIR_CHECK_HAS(ranks[i].error.text, "joined: rank 0 (host ");
         CHOIR_CHECK_EQ(ranks[i].error.culprit, 1);
     }
+    choir_store_close(store);
+}
+
+CHOIR_TEST(who_failed_may_try_again)
+{
+    choir_store *store = new_store();
+    struct rank ranks[3], late;
+
+    for (int i = 0; i < 2; i++) {
+        start(&ranks[0], store, 0, 3, short_ms());
+        start(&ranks[1], store, 1, 3, short_ms());
+        for (int r = 0; r < 2; r++) {
+            finish(&ranks[r]);
+            CHOIR_ROW("try %d, rank %d: %s", i, r, ranks[r].error.text);
+            CHOIR_CHECK_EQ((int)ranks[r].status, (int)CHOIR_ERR_TIMEOUT);
+            CHOIR_CHECK_HAS(ranks[r].error.text, "missing: 2");
+        }
+    }
+    start(&late, store, 2, 3, ample_ms()); /* hears at once why it cannot meet them */
+    finish(&late);
+    CHOIR_CHECK_EQ((int)late.status, (int)CHOIR_ERR_TIMEOUT);
+    start_all(ranks, store, 3);
+    finish_all(ranks, 3);
+    check_group(ranks[2].group, 2, 3);
+    destroy_all(ranks, 3);
     choir_store_close(store);
 }
 

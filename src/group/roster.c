@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/params.h"
@@ -128,6 +129,38 @@ static choir_status hear(const struct meeting *meeting, const char *key, choir_b
     }
     rc = failure_of(&verdict);
     choir_blob_free(&verdict);
+    return rc;
+}
+
+static choir_status has_failed(choir_store *round, bool *failed_out)
+{
+    choir_blob verdict = { NULL, 0 };
+    choir_status rc = choir_store_get(round, choir_str("known"), 0, &verdict);
+
+    *failed_out = rc == CHOIR_OK && verdict.nbytes > 0 && verdict.data[0] == 'n';
+    choir_blob_free(&verdict);
+    return rc;
+}
+
+choir_status ch_roster_is_spent(choir_store *round, const struct ch_record *mine, bool *spent_out)
+{
+    char key[KEY_MAX];
+    choir_bytes keys[] = { choir_str("known"), choir_str(rank_key(mine->rank, key)) };
+    choir_blob blob = { NULL, 0 };
+    struct ch_record earlier;
+    bool there = false, failed = false;
+    choir_status rc = choir_store_check(round, keys, 2, &there);
+
+    *spent_out = false;
+    if (rc == CHOIR_OK && there)
+        rc = has_failed(round, &failed);
+    if (rc == CHOIR_OK && failed)
+        rc = choir_store_get(round, keys[1], 0, &blob);
+    if (rc == CHOIR_OK && failed)
+        rc = ch_record_read(blob.data, blob.nbytes, &earlier);
+    if (rc == CHOIR_OK && failed)
+        *spent_out = earlier.pid == mine->pid && ch_record_same_host(&earlier, mine);
+    choir_blob_free(&blob);
     return rc;
 }
 
@@ -416,6 +449,20 @@ choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, 
         rc = await_verdict(&meeting, "done", &verdict);
     choir_blob_free(&verdict);
     return rc;
+}
+
+void ch_roster_forget(choir_store *store, int rank)
+{
+    static const char *const common[] = { "first", "known", "arrived", "ready" };
+    char key[KEY_MAX];
+    choir_error why;
+    bool removed;
+
+    ch_error_save(&why);
+    (void)choir_store_delete(store, choir_str(rank_key((unsigned)rank, key)), &removed);
+    for (size_t i = 0; rank == 0 && i < CH_ARRAY_LEN(common); i++)
+        (void)choir_store_delete(store, choir_str(common[i]), &removed);
+    ch_error_load(&why);
 }
 
 /* --- leaving ------------------------------------------------------------------------------------ */

@@ -17,6 +17,8 @@
 #ifndef CH_ROSTER_H
 #define CH_ROSTER_H
 
+#include <stdbool.h>
+
 #include <choir/status.h>
 #include <choir/store.h>
 
@@ -32,6 +34,12 @@ choir_status ch_roster_round(choir_store *store, const char *scope, const char *
                              choir_store **round_out);
 
 /*
+ * Whether this process was in that round as this rank, and it failed: who tries again needs another
+ * round. Everybody else hears there why it failed.
+ */
+choir_status ch_roster_is_spent(choir_store *round, const struct ch_record *mine, bool *spent_out);
+
+/*
  * Join as mine->rank of mine->nranks. `all_out` has room for mine->nranks records.
  * Blocks:  until all have joined, one has failed, or `until`.
  * Errors:  see choir_init().
@@ -45,6 +53,10 @@ choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch
  */
 choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, ch_deadline until,
                               choir_status mine_went);
+
+/* After a meeting that went well: remove what nobody needs any more, so that a store which sees many does
+ * not grow. */
+void ch_roster_forget(choir_store *store, int rank);
 
 /*
  * Where one of the ranks serves the store, it must not end it before the others have heard their
