@@ -117,19 +117,20 @@ static choir_status close_door(choir_group *group, const struct ch_patience *pat
     return ch_store_server_stop_listening(group->place.server, patience);
 }
 
-/* This meeting's corner of the store. A round that we have seen fail is not ours again. */
-static choir_status find_round(choir_group *group, const char *attempt,
-                               const struct ch_record *mine)
+/* Rounds that this process has seen fail are left behind. */
+static choir_status meet_others(choir_group *group, const char *attempt,
+                                const struct ch_record *mine, ch_deadline until)
 {
     bool spent = true;
     choir_status rc = CHOIR_OK;
 
-    while (rc == CHOIR_OK && spent) {
+    while (spent) {
+        spent = false;
         choir_store_close(group->round);
         group->round = NULL;
         rc = ch_roster_round(group->place.store, "init", attempt, group->nranks, &group->round);
         if (rc == CHOIR_OK)
-            rc = ch_roster_is_spent(group->round, mine, &spent);
+            rc = ch_roster_join(group->round, mine, until, group->records, &spent);
     }
     return rc;
 }
@@ -140,14 +141,12 @@ static choir_status join(choir_group *group, const char *attempt,
     struct ch_record mine;
     choir_status rc = write_own_record(group, &mine);
 
-    if (rc == CHOIR_OK)
-        rc = find_round(group, attempt, &mine);
     group->records = ch_alloc_array((size_t)group->nranks, sizeof(*group->records));
     group->hosts = ch_alloc_array((size_t)group->nranks, sizeof(*group->hosts));
     if (rc == CHOIR_OK && (group->records == NULL || group->hosts == NULL))
         rc = ch_fail(CHOIR_ERR_NOMEM, "no memory for the records of %d ranks", group->nranks);
     if (rc == CHOIR_OK)
-        rc = ch_roster_join(group->round, &mine, patience->until, group->records);
+        rc = meet_others(group, attempt, &mine, patience->until);
     if (rc != CHOIR_OK)
         return rc;
     number_hosts(group);

@@ -307,6 +307,7 @@ static void check_foreign(void (*change)(struct ch_record *record), const char *
     choir_store *store = new_store(), *round;
     struct ch_record foreign, all[2];
     struct rank rank;
+    bool spent;
     choir_status rc;
 
     CHOIR_CHECK_OK(ch_record_of_process(&foreign));
@@ -315,7 +316,7 @@ static void check_foreign(void (*change)(struct ch_record *record), const char *
     change(&foreign);
     start(&rank, store, 0, 2, ample_ms());
     CHOIR_CHECK_OK(ch_roster_round(store, "init", "0", 2, &round));
-    rc = ch_roster_join(round, &foreign, ch_deadline_ms(ample_ms()), all);
+    rc = ch_roster_join(round, &foreign, ch_deadline_ms(ample_ms()), all, &spent);
     CHOIR_CHECK_STATUS(rc, CHOIR_ERR_PROTO);
     CHOIR_CHECK_HAS(choir_last_error(), text);
     finish(&rank);

@@ -132,38 +132,6 @@ static choir_status hear(const struct meeting *meeting, const char *key, choir_b
     return rc;
 }
 
-static choir_status has_failed(choir_store *round, bool *failed_out)
-{
-    choir_blob verdict = { NULL, 0 };
-    choir_status rc = choir_store_get(round, choir_str("known"), 0, &verdict);
-
-    *failed_out = rc == CHOIR_OK && verdict.nbytes > 0 && verdict.data[0] == 'n';
-    choir_blob_free(&verdict);
-    return rc;
-}
-
-choir_status ch_roster_is_spent(choir_store *round, const struct ch_record *mine, bool *spent_out)
-{
-    char key[KEY_MAX];
-    choir_bytes keys[] = { choir_str("known"), choir_str(rank_key(mine->rank, key)) };
-    choir_blob blob = { NULL, 0 };
-    struct ch_record earlier;
-    bool there = false, failed = false;
-    choir_status rc = choir_store_check(round, keys, 2, &there);
-
-    *spent_out = false;
-    if (rc == CHOIR_OK && there)
-        rc = has_failed(round, &failed);
-    if (rc == CHOIR_OK && failed)
-        rc = choir_store_get(round, keys[1], 0, &blob);
-    if (rc == CHOIR_OK && failed)
-        rc = ch_record_read(blob.data, blob.nbytes, &earlier);
-    if (rc == CHOIR_OK && failed)
-        *spent_out = earlier.pid == mine->pid && ch_record_same_host(&earlier, mine);
-    choir_blob_free(&blob);
-    return rc;
-}
-
 /* --- who is missing ----------------------------------------------------------------------------- */
 
 /* Append "0-3, 7" for the ranks whose `there` is `wanted`. */
@@ -303,7 +271,8 @@ static choir_status compare(const struct ch_record *mine, const struct ch_record
     return CHOIR_OK;
 }
 
-static choir_status enter(const struct meeting *meeting)
+/* *again_out: this process has been here before, as the same rank. */
+static choir_status enter(const struct meeting *meeting, bool *again_out)
 {
     const struct ch_record *mine = meeting->mine;
     struct ch_record other;
@@ -314,11 +283,25 @@ static choir_status enter(const struct meeting *meeting)
         rc = compare(mine, &other);
     if (rc == CHOIR_OK)
         rc = claim(meeting, rank_key(mine->rank, key), &other);
-    if (rc == CHOIR_OK && memcmp(mine->id, other.id, sizeof(mine->id)) != 0)
-        rc = ch_fail_rank(CHOIR_ERR_INVALID, (int)mine->rank, "choir_init",
-                          "two processes claim the same rank: %s was here first, and now comes %s",
-                          ch_record_who(&other, them), ch_record_who(mine, me));
-    return rc;
+    if (rc != CHOIR_OK || memcmp(mine->id, other.id, sizeof(mine->id)) == 0)
+        return rc;
+    *again_out = other.pid == mine->pid && ch_record_same_host(&other, mine);
+    return ch_fail_rank(CHOIR_ERR_INVALID, (int)mine->rank, "choir_init",
+                        "two processes claim the same rank: %s was here first, and now comes %s",
+                        ch_record_who(&other, them), ch_record_who(mine, me));
+}
+
+static bool has_failed(const struct meeting *meeting)
+{
+    choir_bytes known = choir_str("known");
+    choir_blob verdict = { NULL, 0 };
+    bool there = false, failed;
+
+    if (choir_store_check(meeting->store, &known, 1, &there) == CHOIR_OK && there)
+        (void)choir_store_get(meeting->store, known, left_ms(meeting), &verdict);
+    failed = verdict.nbytes > 0 && verdict.data[0] == 'n';
+    choir_blob_free(&verdict);
+    return failed;
 }
 
 /* The records of all ranks, as stored, behind each other. */
@@ -410,12 +393,16 @@ static choir_status await_verdict(const struct meeting *meeting, const char *key
 }
 
 choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch_deadline until,
-                            struct ch_record *all_out)
+                            struct ch_record *all_out, bool *spent_out)
 {
     struct meeting meeting = { store, mine, ch_now(), until };
     choir_blob verdict = { NULL, 0 };
-    choir_status rc = enter(&meeting);
+    bool again = false;
+    choir_status rc = enter(&meeting, &again);
 
+    *spent_out = again && has_failed(&meeting);
+    if (*spent_out)
+        return rc;
     if (rc != CHOIR_OK)
         return publish_failure(&meeting, "known");
     rc = arrive(&meeting, "arrived", publish_roster);

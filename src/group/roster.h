@@ -34,18 +34,14 @@ choir_status ch_roster_round(choir_store *store, const char *scope, const char *
                              choir_store **round_out);
 
 /*
- * Whether this process was in that round as this rank, and it failed: who tries again needs another
- * round. Everybody else hears there why it failed.
- */
-choir_status ch_roster_is_spent(choir_store *round, const struct ch_record *mine, bool *spent_out);
-
-/*
- * Join as mine->rank of mine->nranks. `all_out` has room for mine->nranks records.
+ * Join as mine->rank of mine->nranks. `all_out` has room for mine->nranks records. *spent_out: this
+ * process was in that round already and it failed, so who tries again needs another; everybody else hears
+ * there why it failed.
  * Blocks:  until all have joined, one has failed, or `until`.
  * Errors:  see choir_init().
  */
 choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch_deadline until,
-                            struct ch_record *all_out);
+                            struct ch_record *all_out, bool *spent_out);
 
 /*
  * Tell the others how it went on after joining: `mine_went` is CHOIR_OK, or a failure whose text is this
