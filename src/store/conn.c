@@ -22,7 +22,7 @@ enum {
     KEEP = 64 * 1024,    /* a buffer that has grown beyond this is given back when empty */
     FULL = 256 * 1024,   /* so much unsent: no more requests are taken */
     LOSS_MS = 60 * 1000, /* a client's host that is silent for so long is gone */
-    GOODBYE_MS = 2000,   /* for the last words to be sent */
+    GOODBYE_MS = 2000,   /* for the last words to be sent, or to come */
     COMPLAINT_MS = 5000, /* between two lines about strangers */
 };
 
@@ -43,12 +43,13 @@ struct ch_conn {
     const struct ch_service_point *point;
     struct ch_watch watch;
     uint32_t watching;     /* the events asked for */
-    struct ch_timer timer; /* a stranger's hello, or the time for last words */
+    struct ch_timer timer; /* a stranger's hello, or the time for last words, either way */
     uint64_t since;
     bool admitted;
     bool served;  /* received() was called */
     bool ending;  /* nothing more is received; closed when all is sent */
-    bool lost;    /* nothing more can be sent */
+    bool gone;    /* nothing more can be sent; what it asked for before is still carried out */
+    bool lost;    /* nothing more can be done */
     bool stopped; /* the protocol left requests standing until the client has read */
     char peer[CH_ADDR_TEXT_MAX];
     struct buffer in, out;
@@ -163,6 +164,8 @@ choir_status ch_conn_append(struct ch_conn *conn, const void *bytes, size_t nbyt
 
     if (conn->lost)
         return ch_fail(CHOIR_ERR_NETWORK, "store: the connection of %s is lost", conn->peer);
+    if (conn->gone)
+        return CHOIR_OK;
     unsettle(conn);
     rc = reserve(conn, &conn->out, nbytes);
     if (rc != CHOIR_OK) {
@@ -175,6 +178,11 @@ choir_status ch_conn_append(struct ch_conn *conn, const void *bytes, size_t nbyt
         memcpy(conn->out.data + conn->out.end, bytes, nbytes);
     conn->out.end += nbytes;
     return CHOIR_OK;
+}
+
+bool ch_conn_hears(const struct ch_conn *conn)
+{
+    return !conn->lost && !conn->gone;
 }
 
 bool ch_conn_is_full(const struct ch_conn *conn)
@@ -279,6 +287,15 @@ static void lose(struct ch_conn *conn)
     unsettle(conn);
 }
 
+/* The client does not read any more. What it had sent before may still be with us or in the kernel: a
+ * client that sets a key and ends has set it. */
+static void give_up_sending(struct ch_conn *conn)
+{
+    conn->gone = true;
+    buffer_free(conn->all, &conn->out);
+    unsettle(conn);
+}
+
 static void send_waiting(struct ch_conn *conn)
 {
     while (!conn->lost && waiting(&conn->out) > 0) {
@@ -289,7 +306,7 @@ static void send_waiting(struct ch_conn *conn)
         if (rc == CHOIR_IN_PROGRESS)
             return;
         if (rc != CHOIR_OK) {
-            lose(conn);
+            give_up_sending(conn);
             return;
         }
         consume(conn, &conn->out, n);
@@ -395,7 +412,7 @@ static void settle_one(struct ch_conn *conn)
         end(conn);
         return;
     }
-    if (conn->ending && !ch_timer_is_running(&conn->timer))
+    if ((conn->ending || conn->gone) && !ch_timer_is_running(&conn->timer))
         ch_timer_start(ch_loop_timers(conn->all->loop), &conn->timer, ch_deadline_ms(GOODBYE_MS));
     /* A client that does not read is not read from. */
     watch_for(conn, waiting(&conn->out) > 0 ? EPOLLOUT : EPOLLIN);

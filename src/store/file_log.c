@@ -167,9 +167,6 @@ enum ch_log_found ch_log_read_record(const struct ch_log_header *header, uint64_
 
 choir_status ch_log_apply(const struct ch_log_record *record, struct ch_table *table)
 {
-    choir_blob element;
-    choir_status rc;
-
     switch (record->kind) {
     case CH_LOG_SET:
         return ch_table_set(table, record->key, record->value);
@@ -181,12 +178,8 @@ choir_status ch_log_apply(const struct ch_log_record *record, struct ch_table *t
         (void)ch_table_remove(table, record->key);
         return CHOIR_OK;
     case CH_LOG_POP:
-        if (ch_table_queue_length(table, record->key) == 0)
-            return CHOIR_OK;
-        rc = ch_table_queue_pop(table, record->key, &element);
-        if (rc == CHOIR_OK)
-            choir_blob_free(&element);
-        return rc;
+        ch_table_queue_drop(table, record->key);
+        return CHOIR_OK;
     }
     return CHOIR_OK;
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "store/hello.h"
 #include "store/server.h"
@@ -24,8 +23,8 @@ enum stage { HELLO, PROOF, OPEN };
 
 struct state {
     enum stage stage;
-    struct ch_list pending;  /* requests that wait */
-    struct ch_list returned; /* elements popped for a client that could not be answered any more */
+    struct ch_list pending; /* requests that wait */
+    struct ch_list missed;  /* pops that were served and could not be answered any more */
     size_t pending_nbytes;
     unsigned char hello[CH_HELLO_NBYTES], challenge[CH_CHALLENGE_NBYTES];
 };
@@ -35,14 +34,13 @@ struct pending {
     struct ch_list link;
     struct ch_conn *conn;
     struct ch_message request; /* its body is the copy below */
-    choir_blob element;        /* in the list of returned ones */
     unsigned char body[];
 };
 
 /* --- replies ------------------------------------------------------------------------------------- */
 
-/* A connection that cannot take it is closed by the server: nobody here needs to know. Only who has
- * taken an element out of its queue does. */
+/* A connection that cannot take it is closed by the server: nobody here needs to know. Only who is
+ * about to take an element out of its queue does. */
 static choir_status put_head(struct ch_conn *conn, uint32_t id, choir_status status,
                              uint32_t nitems, size_t body_nbytes, uint64_t number)
 {
@@ -205,55 +203,34 @@ static choir_status multi_get(struct ch_conn *conn, const struct ch_message *req
     return CHOIR_OK;
 }
 
-/* *element_out is what was popped and could not be sent; the caller sees that it is not lost. */
-static choir_status pop(struct ch_conn *conn, const struct ch_message *request,
-                        choir_blob *element_out)
+/* An element that its client would never get stays in the queue: *missed_out. */
+static choir_status pop(struct ch_conn *conn, const struct ch_message *request, bool *missed_out)
 {
     struct ch_items items = ch_items_of(request);
-    choir_blob element;
-    choir_status rc = ch_table_queue_pop(ch_conn_table(conn), ch_items_next(&items), &element);
+    struct ch_table *table = ch_conn_table(conn);
+    choir_bytes key = ch_items_next(&items), element;
 
-    if (rc != CHOIR_OK)
-        return rc;
-    if (reply_value(conn, request->id, (choir_bytes){ element.data, element.nbytes }) == CHOIR_OK)
-        choir_blob_free(&element);
+    *missed_out = false;
+    if (!ch_table_queue_front(table, key, &element))
+        return ch_fail(CHOIR_ERR_QUEUE_EMPTY, "queue is empty");
+    if (ch_conn_hears(conn) && reply_value(conn, request->id, element) == CHOIR_OK)
+        ch_table_queue_drop(table, key);
     else
-        *element_out = element;
+        *missed_out = true;
     return CHOIR_OK;
 }
 
-/* An element that its client will never get goes back into its queue, if there is one. */
-static void give_back(struct ch_conn *conn, const struct ch_message *request, choir_blob *element)
-{
-    struct ch_items items = ch_items_of(request);
-
-    if (element->data != NULL &&
-        ch_table_queue_push(ch_conn_table(conn), ch_items_next(&items),
-                            (choir_bytes){ element->data, element->nbytes }) != CHOIR_OK)
-        ch_log_warn("an element of a queue is lost: %s", choir_last_error());
-    choir_blob_free(element);
-}
-
-static choir_status try_pop(struct ch_conn *conn, const struct ch_message *request)
-{
-    choir_blob element = { NULL, 0 };
-    choir_status rc = pop(conn, request, &element);
-
-    give_back(conn, request, &element);
-    return rc;
-}
-
 /* All that `request` needs is there. */
-static choir_status finish(struct ch_conn *conn, const struct ch_message *request,
-                           choir_blob *element_out)
+static choir_status finish(struct ch_conn *conn, const struct ch_message *request, bool *missed_out)
 {
     struct ch_items items = ch_items_of(request);
     uint32_t op = request->code & 0xff;
 
+    *missed_out = false;
     if (op == CH_OP_MULTI_GET)
         return multi_get(conn, request);
     if (op == CH_OP_POP)
-        return pop(conn, request, element_out);
+        return pop(conn, request, missed_out);
     if (op == CH_OP_GET)
         (void)reply_value(conn, request->id, value_of(conn, ch_items_next(&items)));
     else
@@ -270,7 +247,6 @@ static void drop_pending(struct pending *pending)
     ch_table_wait_cancel(ch_conn_table(pending->conn), &pending->wait);
     ch_list_remove(&pending->link);
     state->pending_nbytes -= sizeof(*pending) + pending->request.body_nbytes;
-    choir_blob_free(&pending->element);
     ch_free(pending);
 }
 
@@ -279,17 +255,18 @@ static void done(struct ch_table_wait *wait)
 {
     struct pending *pending = (struct pending *)wait;
     struct state *state = ch_conn_state(pending->conn);
-    choir_status rc = finish(pending->conn, &pending->request, &pending->element);
+    bool missed;
+    choir_status rc = finish(pending->conn, &pending->request, &missed);
 
     if (rc != CHOIR_OK)
         reply_error(pending->conn, pending->request.id, rc);
-    if (pending->element.data == NULL) {
+    if (!missed) {
         drop_pending(pending);
         return;
     }
-    /* Not pushed again from here: this client's other waits would be served with it, and so on. */
+    /* The next is not served from here: it may be this client's, and the one after that, and so on. */
     ch_list_remove(&pending->link);
-    ch_list_push_back(&state->returned, &pending->link);
+    ch_list_push_back(&state->missed, &pending->link);
 }
 
 static choir_status make_pending(struct ch_conn *conn, const struct ch_message *request,
@@ -352,22 +329,14 @@ static bool has_all(struct ch_conn *conn, const struct ch_message *request)
     return all_exist(conn, request);
 }
 
-static choir_status finish_now(struct ch_conn *conn, const struct ch_message *request)
-{
-    choir_blob element = { NULL, 0 };
-    choir_status rc = finish(conn, request, &element);
-
-    give_back(conn, request, &element);
-    return rc;
-}
-
 static choir_status wait_or_finish(struct ch_conn *conn, const struct ch_message *request)
 {
     struct pending *pending = NULL;
+    bool missed; /* then it just stays where it is */
     choir_status rc;
 
     if (has_all(conn, request))
-        return finish_now(conn, request);
+        return finish(conn, request, &missed);
     rc = make_pending(conn, request, &pending);
     if (rc != CHOIR_OK)
         return rc;
@@ -375,7 +344,7 @@ static choir_status wait_or_finish(struct ch_conn *conn, const struct ch_message
     if (rc == CHOIR_IN_PROGRESS)
         return CHOIR_OK;
     drop_pending(pending);
-    return rc == CHOIR_OK ? finish_now(conn, request) : rc;
+    return rc == CHOIR_OK ? finish(conn, request, &missed) : rc;
 }
 
 static choir_status cancel(struct ch_conn *conn, const struct ch_message *request)
@@ -416,6 +385,7 @@ static choir_status answer(struct ch_conn *conn, const struct ch_message *reques
     struct ch_table *table = ch_conn_table(conn);
     struct ch_items items = ch_items_of(request);
     choir_bytes key = { NULL, 0 };
+    bool missed;
 
     if (items.left > 0)
         key = ch_items_next(&items);
@@ -447,7 +417,7 @@ static choir_status answer(struct ch_conn *conn, const struct ch_message *reques
         reply_number(conn, request->id, (int64_t)ch_table_queue_length(table, key));
         return CHOIR_OK;
     case CH_OP_TRY_POP:
-        return try_pop(conn, request);
+        return pop(conn, request, &missed);
     case CH_OP_GET:
     case CH_OP_MULTI_GET:
     case CH_OP_WAIT:
@@ -550,7 +520,7 @@ static choir_status received(struct ch_conn *conn, const unsigned char *bytes, s
 
     if (state->pending.next == NULL) {
         ch_list_init(&state->pending);
-        ch_list_init(&state->returned);
+        ch_list_init(&state->missed);
     }
     while (rc == CHOIR_OK && !ch_conn_is_full(conn)) {
         size_t n = 0;
@@ -562,17 +532,18 @@ static choir_status received(struct ch_conn *conn, const unsigned char *bytes, s
     return rc == CHOIR_IN_PROGRESS ? CHOIR_OK : rc;
 }
 
-/* Elements that the client never got go back; its own waits are gone by then. */
+/* Elements that the client never got are for others; its own waits are gone by then. */
 static void closed(struct ch_conn *conn)
 {
     struct state *state = ch_conn_state(conn);
 
     while (!ch_list_empty(&state->pending))
         drop_pending(CH_CONTAINER(state->pending.next, struct pending, link));
-    while (!ch_list_empty(&state->returned)) {
-        struct pending *pending = CH_CONTAINER(state->returned.next, struct pending, link);
+    while (!ch_list_empty(&state->missed)) {
+        struct pending *pending = CH_CONTAINER(state->missed.next, struct pending, link);
+        struct ch_items items = ch_items_of(&pending->request);
 
-        give_back(conn, &pending->request, &pending->element);
+        ch_table_queue_serve(ch_conn_table(conn), ch_items_next(&items));
         drop_pending(pending);
     }
 }

@@ -22,6 +22,7 @@ struct session {
     enum ch_torch_command command; /* whose list is under way */
     int64_t items_left;            /* 0: none is */
     bool all_exist;                /* CHECK: so far */
+    bool owes_stop;                /* the wait has ended in the middle of another reply */
     struct ch_table_wait wait;     /* WAIT, BARRIER */
 };
 
@@ -62,9 +63,12 @@ static choir_status reply_value_of(struct ch_conn *conn, choir_bytes key)
 
 static void wait_is_done(struct ch_table_wait *wait)
 {
-    const struct session *session = CH_CONTAINER(wait, struct session, wait);
+    struct session *session = CH_CONTAINER(wait, struct session, wait);
 
-    (void)reply_byte(session->conn, CH_TORCH_STOP_WAITING); /* a failure closes by itself */
+    if (session->items_left > 0 && session->command == CH_TORCH_MULTI_GET)
+        session->owes_stop = true;
+    else
+        (void)reply_byte(session->conn, CH_TORCH_STOP_WAITING); /* a failure closes by itself */
 }
 
 static void cancel_wait(struct session *session)
@@ -131,18 +135,18 @@ static choir_status serve_pop(struct session *session, const struct ch_torch_req
 {
     struct ch_table *table = ch_conn_table(session->conn);
     size_t length = ch_table_queue_length(table, request->key);
-    choir_blob blob;
+    choir_bytes element;
     choir_status rc;
 
-    if (length == 0)
+    if (!ch_table_queue_front(table, request->key, &element))
         return reply_number(session->conn, 0);
-    rc = ch_table_queue_pop(table, request->key, &blob);
-    if (rc != CHOIR_OK)
-        return rc;
+    if (!ch_conn_hears(session->conn))
+        return CHOIR_OK; /* it stays for others */
     rc = reply_number(session->conn, (int64_t)length);
     if (rc == CHOIR_OK)
-        rc = reply_value(session->conn, (choir_bytes){ blob.data, blob.nbytes });
-    choir_blob_free(&blob);
+        rc = reply_value(session->conn, element);
+    if (rc == CHOIR_OK)
+        ch_table_queue_drop(table, request->key);
     return rc;
 }
 
@@ -190,16 +194,17 @@ static choir_status serve_ping(struct session *session, const struct ch_torch_re
 
 /* --- lists ---------------------------------------------------------------------------------------- */
 
+/* MULTI_GET has answered each item, and MULTI_SET answers none. */
 static choir_status end_list(struct session *session)
 {
-    switch (session->command) {
-    case CH_TORCH_CHECK:
+    if (session->command == CH_TORCH_CHECK)
         return reply_byte(session->conn, session->all_exist ? CH_TORCH_READY : CH_TORCH_NOT_READY);
-    case CH_TORCH_WAIT:
+    if (session->command == CH_TORCH_WAIT)
         return reply_to_wait(session, ch_table_wait_end(&session->wait));
-    default: /* the others have answered each item */
+    if (!session->owes_stop)
         return CHOIR_OK;
-    }
+    session->owes_stop = false;
+    return reply_byte(session->conn, CH_TORCH_STOP_WAITING);
 }
 
 static choir_status begin_list(struct session *session, const struct ch_torch_request *head)

@@ -518,6 +518,69 @@ CHOIR_TEST(who_leaves_leaves_what_it_set)
     stop_server();
 }
 
+/* A value of CH_TORCH_VALUE_MAX bytes. */
+static void put_big_value(int fd, const char *key)
+{
+    const struct ch_torch_request set = { .command = CH_TORCH_SET, .key = choir_str(key) };
+    unsigned char head[64], *value = calloc(CH_TORCH_VALUE_MAX, 1);
+
+    ch_torch_put(head, &set);
+    ch_torch_put_number(head + ch_torch_size(&set) - 8, CH_TORCH_VALUE_MAX);
+    send_bytes(fd, head, ch_torch_size(&set));
+    send_bytes(fd, value, CH_TORCH_VALUE_MAX);
+    free(value);
+}
+
+/* A client that goes without having read its replies: what it asked for has come, and is done, whether
+ * the server has looked at it already or not. But for pops: nobody would get the element. */
+CHOIR_TEST_TIMED(who_leaves_replies_unread_leaves_what_it_set, 60)
+{
+    static const char *const keys[] = { "/soon", "/late" };
+    int leaver, other;
+
+    start_server();
+    leaver = connect_valid();
+    put_value(leaver, CH_TORCH_QUEUE_PUSH, "/q", "element");
+    put_big_value(leaver, "/big");
+    put_key(leaver, CH_TORCH_GET, "/big");
+    put_value(leaver, CH_TORCH_SET, "/soon", "x");
+    expect_bytes(leaver, "\0", 1); /* the length of 8 MiB: it is being answered */
+    put_key(leaver, CH_TORCH_QUEUE_POP, "/q");
+    put_value(leaver, CH_TORCH_SET, "/late", "x");
+    ch_sys_close(leaver);
+    other = connect_valid();
+    put_keys(other, CH_TORCH_WAIT, keys, 2);
+    expect_bytes(other, "\0", 1);
+    put_key(other, CH_TORCH_QUEUE_LENGTH, "/q");
+    expect_bytes(other, "\1\0\0\0\0\0\0\0", 8);
+    ch_sys_close(other);
+    stop_server();
+}
+
+/* The end of a wait does not come in the middle of the reply to a list that is under way. */
+CHOIR_TEST(a_wait_ends_between_replies)
+{
+    int fd, other;
+
+    start_server();
+    fd = connect_valid();
+    other = connect_valid();
+    put_value(fd, CH_TORCH_SET, "/v", "value");
+    put_wait(fd, "/w");
+    put(fd, &(struct ch_torch_request){ .command = CH_TORCH_MULTI_GET, .number = 2 });
+    send_bytes(fd, "\2\0\0\0\0\0\0\0/v", 10);
+    expect_bytes(fd, "\5\0\0\0\0\0\0\0value", 13);
+    put_value(other, CH_TORCH_SET, "/w", "x");
+    sync_with(other);
+    send_bytes(fd, "\2\0\0\0\0\0\0\0/v", 10);
+    expect_bytes(fd, "\5\0\0\0\0\0\0\0value", 13);
+    expect_bytes(fd, "\0", 1);
+    expect_nothing(fd);
+    ch_sys_close(fd);
+    ch_sys_close(other);
+    stop_server();
+}
+
 /* --- much ------------------------------------------------------------------------------------------ */
 
 /* Values of 8 MiB, the same one many times in a list: the server answers as we read. */

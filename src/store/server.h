@@ -56,8 +56,12 @@ const char *ch_conn_peer(const struct ch_conn *conn);
 
 /* Append to what is to be sent. It goes out when received() has returned, or, outside of it (a wait
  * that was served), at the end of the loop's turn. A client that does not read is not read from
- * either. Failure closes the connection, and needs no other care. */
+ * either. Failure closes the connection, and needs no other care. For a client that has gone it does
+ * nothing: requests that had come before are carried out all the same. */
 choir_status ch_conn_append(struct ch_conn *conn, const void *bytes, size_t nbytes);
+
+/* Whether what is appended can reach the client: ask before giving it what nobody else will get. */
+bool ch_conn_hears(const struct ch_conn *conn);
 
 /* So much waits to be sent that the client has to read first. Ask before each request and stop taking
  * them when it says true: a few bytes of requests can ask for gigabytes of replies. */

@@ -78,8 +78,10 @@ static void has_come(struct ch_table_wait *wait)
 
     if (waiting->fetch != NULL)
         waiting->rc = waiting->fetch(waiting);
-    if (waiting->rc != CHOIR_OK)
+    if (waiting->rc != CHOIR_OK) {
         ch_error_save(&waiting->error);
+        ch_table_queue_serve(waiting->table, waiting->key); /* no memory for it: then another */
+    }
     ch_post(waiting->bell, &waiting->done, 1);
 }
 

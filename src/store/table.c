@@ -673,24 +673,6 @@ static void free_queued(struct ch_table *table, struct entry *entry, struct queu
     ch_free(item);
 }
 
-choir_status ch_table_queue_pop(struct ch_table *table, choir_bytes key, choir_blob *value_out)
-{
-    struct entry *entry = find(table, key);
-    struct queued *item;
-    choir_status rc;
-
-    if (entry == NULL || entry->queue_length == 0)
-        return ch_fail(CHOIR_ERR_QUEUE_EMPTY, "store: queue is empty: \"%.*s\"", (int)key.nbytes,
-                       (const char *)key.data);
-    item = CH_CONTAINER(entry->queue.next, struct queued, link);
-    rc = ch_blob_init(value_out, item->data, item->nbytes);
-    if (rc != CHOIR_OK)
-        return rc;
-    free_queued(table, entry, item);
-    drop_if_idle(table, entry);
-    return CHOIR_OK;
-}
-
 bool ch_table_queue_front(const struct ch_table *table, choir_bytes key, choir_bytes *value_out)
 {
     const struct entry *entry = find(table, key);
@@ -701,6 +683,37 @@ bool ch_table_queue_front(const struct ch_table *table, choir_bytes key, choir_b
     item = CH_CONTAINER(entry->queue.next, const struct queued, link);
     *value_out = (choir_bytes){ item->data, item->nbytes };
     return true;
+}
+
+void ch_table_queue_drop(struct ch_table *table, choir_bytes key)
+{
+    struct entry *entry = find(table, key);
+
+    if (entry == NULL || entry->queue_length == 0)
+        return;
+    free_queued(table, entry, CH_CONTAINER(entry->queue.next, struct queued, link));
+    drop_if_idle(table, entry);
+}
+
+choir_status ch_table_queue_pop(struct ch_table *table, choir_bytes key, choir_blob *value_out)
+{
+    choir_bytes front;
+    choir_status rc;
+
+    if (!ch_table_queue_front(table, key, &front))
+        return ch_fail(CHOIR_ERR_QUEUE_EMPTY, "queue is empty");
+    rc = ch_blob_init(value_out, front.data, front.nbytes);
+    if (rc == CHOIR_OK)
+        ch_table_queue_drop(table, key);
+    return rc;
+}
+
+void ch_table_queue_serve(struct ch_table *table, choir_bytes key)
+{
+    struct entry *entry = find(table, key);
+
+    if (entry != NULL && entry->queue_length > 0)
+        serve_push(table, entry);
 }
 
 size_t ch_table_queue_length(const struct ch_table *table, choir_bytes key)

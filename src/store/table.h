@@ -74,9 +74,13 @@ choir_status ch_table_queue_push(struct ch_table *table, choir_bytes key, choir_
 /* CHOIR_ERR_QUEUE_EMPTY if there is nothing in it. *value_out is the caller's. */
 choir_status ch_table_queue_pop(struct ch_table *table, choir_bytes key, choir_blob *value_out);
 
-/* The same without taking it; false if there is nothing. *value_out is borrowed until the table
- * changes. */
+/* The same in two steps, neither of which can fail: look, false if there is nothing, and take it out.
+ * *value_out is borrowed until the table changes. */
 bool ch_table_queue_front(const struct ch_table *table, choir_bytes key, choir_bytes *value_out);
+void ch_table_queue_drop(struct ch_table *table, choir_bytes key);
+
+/* Who was served with an element could not take it: serve the next who waits, as a push does. */
+void ch_table_queue_serve(struct ch_table *table, choir_bytes key);
 
 size_t ch_table_queue_length(const struct ch_table *table, choir_bytes key);
 
