@@ -508,17 +508,22 @@ static void settle(struct ch_link *link, struct ch_link_call *call)
         ch_waiter_fini(&waiter);
 }
 
+static bool takes_an_element(const struct ch_link_call *call)
+{
+    return call->ask->op == CH_OP_POP || call->ask->op == CH_OP_TRY_POP;
+}
+
 /* `rc` ended the wait. What came in the last moment counts all the same. */
 static void give_up(struct ch_link *link, struct ch_link_call *call, choir_status rc)
 {
-    bool in_vain;
+    bool in_vain, pops = takes_an_element(call);
     choir_error why;
 
     ch_error_save(&why);
-    if (call->ask->op == CH_OP_POP)
+    if (pops)
         settle(link, call);
     ch_lock(&link->lock);
-    in_vain = !is_done(call) || (call->ask->op == CH_OP_POP && call->rc != CHOIR_OK);
+    in_vain = !is_done(call) || (pops && call->rc != CHOIR_OK);
     if (!is_done(call)) {
         ch_list_remove(&call->link);
         if (!call->ask->quiet)

@@ -793,6 +793,57 @@ CHOIR_TEST(an_interrupt_reaches_one_handle)
     for_all(an_interrupt_reaches_one_handle);
 }
 
+struct nuisance {
+    choir_store *store;
+    _Atomic bool stop;
+};
+
+static void *interrupt_again_and_again(void *arg)
+{
+    struct nuisance *nuisance = arg;
+
+    while (!nuisance->stop) {
+        choir_store_interrupt(nuisance->store);
+        usleep(50);
+        choir_store_resume(nuisance->store);
+        usleep(50);
+    }
+    return NULL;
+}
+
+/* Who is interrupted has either taken an element, and then gets it, or it is still there. */
+static void an_interrupt_loses_no_element(struct scene *scene)
+{
+    enum { PUSHED = 200 };
+    struct nuisance nuisance = { .store = scene->store };
+    int64_t left, popped = 0;
+    pthread_t thread;
+    choir_blob value;
+
+    for (int i = 0; i < PUSHED; i++)
+        CHOIR_CHECK_OK(choir_store_queue_push(scene->store, K("q"), K("element")));
+    thread = start(interrupt_again_and_again, &nuisance);
+    for (int i = 0; i < PUSHED; i++) {
+        choir_status rc = i % 2 == 0 ? choir_store_queue_try_pop(scene->store, K("q"), &value)
+                                     : choir_store_queue_pop(scene->store, K("q"), 0, &value);
+
+        popped += rc == CHOIR_OK;
+        if (rc == CHOIR_OK)
+            choir_blob_free(&value);
+        else
+            CHOIR_CHECK_STATUS(rc, CHOIR_ERR_INTERRUPTED);
+    }
+    nuisance.stop = true;
+    pthread_join(thread, NULL);
+    CHOIR_CHECK_OK(choir_store_queue_length(scene->store, K("q"), &left));
+    CHOIR_CHECK_EQ(popped + left, PUSHED);
+}
+
+CHOIR_TEST(an_interrupt_loses_no_element)
+{
+    for_all(an_interrupt_loses_no_element);
+}
+
 static void clones_are_independent(struct scene *scene)
 {
     choir_store *clone;

@@ -433,38 +433,65 @@ static choir_status torch_queue_push(void *self, choir_bytes key, choir_bytes va
     return rc;
 }
 
-/* How long past its deadline a pop waits for the answer, which a server gives at once. */
+/* How long a pop that was given up waits for the answer, which a server gives at once. */
 enum { LAST_WORD_MS = 2000 };
+
+/* What the server pops is ours alone: once asked, neither a deadline nor an interrupt must lose it.
+ * Hence another waiter, that nobody interrupts. */
+static choir_status hear_last_word(struct ch_torch_link *link, choir_bytes *reply_out)
+{
+    struct ch_bell_word word = { 0 };
+    struct ch_waiter waiter;
+    struct ch_patience patience = { .waiter = &waiter, .until = ch_deadline_ms(LAST_WORD_MS) };
+    choir_status rc = ch_waiter_init(&waiter, &word);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    rc = ch_torch_link_receive(link, &patience, reply_out);
+    ch_waiter_fini(&waiter);
+    return rc;
+}
+
+/* QUEUE_POP on main, which the caller has taken. */
+static choir_status ask_for_element(struct ch_torch_client *torch, choir_bytes key,
+                                    choir_bytes *reply_out, const struct ch_patience *patience)
+{
+    const struct ch_torch_request pop = { .command = CH_TORCH_QUEUE_POP, .key = key };
+    choir_status rc = ch_torch_ask_on(&torch->main, &pop, CH_TORCH_REPLY_POPPED, patience,
+                                      reply_out);
+    choir_error why;
+
+    if (!ch_torch_gave_up(rc) || torch->main.owed.form != CH_TORCH_REPLY_POPPED)
+        return rc;
+    ch_error_save(&why);
+    rc = hear_last_word(&torch->main, reply_out);
+    return rc == CHOIR_OK ? CHOIR_OK : ch_error_load(&why);
+}
+
+static choir_status copy_element(choir_bytes reply, choir_blob *value_out)
+{
+    const unsigned char *at = (const unsigned char *)reply.data + 8;
+    choir_bytes value;
+
+    if (reply.nbytes == 8)
+        return ch_fail(CHOIR_ERR_QUEUE_EMPTY, "queue is empty");
+    value = ch_torch_next_value(&at);
+    return ch_blob_init(value_out, value.data, value.nbytes);
+}
 
 static choir_status try_pop(struct ch_torch_client *torch, choir_bytes key, choir_blob *value_out,
                             const struct ch_patience *patience)
 {
-    const struct ch_torch_request pop = { .command = CH_TORCH_QUEUE_POP, .key = key };
-    struct ch_patience longer = *patience;
-    ch_deadline grace = ch_deadline_ms(LAST_WORD_MS);
-    choir_bytes reply, value;
-    const unsigned char *at;
+    choir_bytes reply;
     choir_status rc = ch_torch_need(torch, CH_TORCH_QUEUES, patience);
 
     if (rc == CHOIR_OK)
         rc = ch_torch_begin(torch, patience);
     if (rc != CHOIR_OK)
         return rc;
-    /* What the server pops is ours alone: once asked, a deadline must not lose it. */
-    if (longer.until < grace)
-        longer.until = grace;
-    rc = ch_torch_ask_on(&torch->main, &pop, CH_TORCH_REPLY_POPPED, &longer, &reply);
-    if (rc != CHOIR_OK) {
-        ch_torch_end(torch);
-        return rc;
-    }
-    at = (const unsigned char *)reply.data + 8;
-    if (reply.nbytes == 8) {
-        rc = ch_fail(CHOIR_ERR_QUEUE_EMPTY, "queue is empty");
-    } else {
-        value = ch_torch_next_value(&at);
-        rc = ch_blob_init(value_out, value.data, value.nbytes);
-    }
+    rc = ask_for_element(torch, key, &reply, patience);
+    if (rc == CHOIR_OK)
+        rc = copy_element(reply, value_out);
     ch_torch_end(torch);
     return rc;
 }
