@@ -2,6 +2,7 @@
 #include "store/bytes.h"
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -17,6 +18,21 @@ choir_status ch_blob_init(choir_blob *blob, const void *data, size_t nbytes)
     copy[nbytes] = '\0';
     *blob = (choir_blob){ copy, nbytes };
     return CHOIR_OK;
+}
+
+const char *ch_bytes_text(choir_bytes bytes, char text[CH_BYTES_TEXT_MAX])
+{
+    const unsigned char *from = bytes.data;
+    size_t used = 0, i = 0;
+
+    for (; i < bytes.nbytes && used + 8 < CH_BYTES_TEXT_MAX; i++) {
+        bool plain = from[i] >= ' ' && from[i] < 0x7f && from[i] != '"' && from[i] != '\\';
+
+        used += (size_t)snprintf(text + used, CH_BYTES_TEXT_MAX - used, plain ? "%c" : "\\x%02x",
+                                 from[i]);
+    }
+    snprintf(text + used, CH_BYTES_TEXT_MAX - used, "%s", i < bytes.nbytes ? "..." : "");
+    return text;
 }
 
 void choir_blob_free(choir_blob *blob)

@@ -11,10 +11,7 @@
 #include "store/bytes.h"
 #include "store/handle.h"
 
-enum {
-    KEYS_INLINE = 192, /* bytes of prefixed keys that need no allocation */
-    KEY_SHOWN = 64,    /* bytes of a key in an error text */
-};
+enum { KEYS_INLINE = 192 }; /* bytes of prefixed keys that need no allocation */
 
 /* One call under way. */
 struct call {
@@ -129,26 +126,12 @@ static choir_status begin(struct call *call, const char *name, choir_store *stor
     return prefix_keys(call, keys);
 }
 
-/* A key may hold anything; an error's text should not. */
-static void print_key(choir_bytes key, char *text, size_t room)
-{
-    const unsigned char *bytes = key.data;
-    size_t used = 0, i = 0;
-
-    for (; i < key.nbytes && used + 8 < room; i++) {
-        bool plain = bytes[i] >= ' ' && bytes[i] < 0x7f && bytes[i] != '"' && bytes[i] != '\\';
-
-        used += (size_t)snprintf(text + used, room - used, plain ? "%c" : "\\x%02x", bytes[i]);
-    }
-    snprintf(text + used, room - used, "%s", i < key.nbytes ? "..." : "");
-}
-
 static void explain(const struct call *call)
 {
-    char key[KEY_SHOWN] = "", more[32] = "";
+    char key[CH_BYTES_TEXT_MAX] = "", more[32] = "";
 
     if (call->nkeys > 0)
-        print_key(call->keys[0], key, sizeof(key));
+        ch_bytes_text(call->keys[0], key);
     if (call->nkeys > 1)
         snprintf(more, sizeof(more), " and %zu more", call->nkeys - 1);
     ch_error_prefix("store %s: %s%s%s%s%s: ", call->store->shared->url, call->name,

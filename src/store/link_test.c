@@ -351,6 +351,7 @@ CHOIR_TEST(what_is_refused_later_is_reported_later)
     CHOIR_CHECK_STATUS(rc, CHOIR_ERR_INVALID);
     CHOIR_CHECK_HAS(choir_last_error(), "full");
     CHOIR_CHECK_HAS(choir_last_error(), "an earlier request");
+    CHOIR_CHECK_HAS(choir_last_error(), "set \"4\": ");
     CHOIR_CHECK_OK(choir_store_count(store, &count)); /* told once */
     CHOIR_CHECK_LE(count, (int64_t)5);
     /* Who waits for what could not be set is told, too. */

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "store/bytes.h"
 #include "store/hello.h"
 #include "store/server.h"
 #include "store/wire.h"
@@ -478,6 +479,17 @@ static choir_status take_proof(struct ch_conn *conn, const unsigned char *bytes,
     return CHOIR_OK;
 }
 
+/* Who waits for the reply knows what it asked for; who hears of it later does not. */
+static void name_request(const struct ch_message *request)
+{
+    struct ch_items items = ch_items_of(request);
+    char key[CH_BYTES_TEXT_MAX];
+
+    if ((request->code >> 8 & CH_OP_QUIET) != 0 && items.left > 0)
+        ch_error_prefix("%s \"%s\": ", ch_op_name(request->code & 0xff),
+                        ch_bytes_text(ch_items_next(&items), key));
+}
+
 static choir_status take_request(struct ch_conn *conn, const unsigned char *bytes, size_t nbytes,
                                  size_t *used_out)
 {
@@ -488,8 +500,10 @@ static choir_status take_request(struct ch_conn *conn, const unsigned char *byte
         return rc;
     *used_out = CH_WIRE_HEAD_NBYTES + request.body_nbytes;
     rc = answer(conn, &request);
-    if (rc != CHOIR_OK)
+    if (rc != CHOIR_OK) {
+        name_request(&request);
         reply_error(conn, request.id, rc);
+    }
     return CHOIR_OK;
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/bytes.h"
 #include "store/server.h"
 #include "store/torch_wire.h"
 
@@ -93,8 +94,7 @@ static choir_status check_not_empty(const struct ch_table *table,
     choir_bytes value;
 
     if (ch_table_get(table, request->key, &value) && value.nbytes == 0)
-        return ch_fail(CHOIR_ERR_INVALID, "torch: %s: the value is empty, not a number",
-                       ch_torch_command_name(request->command));
+        return ch_fail(CHOIR_ERR_INVALID, "its value is empty, not a number");
     return CHOIR_OK;
 }
 
@@ -288,6 +288,17 @@ static choir_status serve(struct session *session, const struct ch_torch_request
     return ch_fail(CHOIR_ERR_PROTO, "torch: no such command");
 }
 
+/* For the line of log: which request it was that could not be served. */
+static choir_status explain(const struct ch_torch_request *request, choir_status rc)
+{
+    char key[CH_BYTES_TEXT_MAX];
+
+    if (rc != CHOIR_OK && request->command != CH_TORCH_VALIDATE)
+        ch_error_prefix("torch: %s \"%s\": ", ch_torch_command_name(request->command),
+                        ch_bytes_text(request->key, key));
+    return rc;
+}
+
 /* One request, or one item of a list. CHOIR_IN_PROGRESS: not complete yet. */
 static choir_status serve_next(struct session *session, const unsigned char *bytes, size_t nbytes,
                                size_t *used_out)
@@ -299,10 +310,10 @@ static choir_status serve_next(struct session *session, const unsigned char *byt
         return ch_fail(CHOIR_ERR_PROTO, "torch: the first byte is 0x%02x, not VALIDATE", bytes[0]);
     if (session->items_left > 0) {
         rc = ch_torch_parse_item(session->command, bytes, nbytes, &request, used_out);
-        return rc == CHOIR_OK ? serve_item(session, &request) : rc;
+        return rc == CHOIR_OK ? explain(&request, serve_item(session, &request)) : rc;
     }
     rc = ch_torch_parse(bytes, nbytes, &request, used_out);
-    return rc == CHOIR_OK ? serve(session, &request) : rc;
+    return rc == CHOIR_OK ? explain(&request, serve(session, &request)) : rc;
 }
 
 static choir_status received(struct ch_conn *conn, const unsigned char *bytes, size_t nbytes,

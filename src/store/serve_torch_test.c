@@ -328,6 +328,34 @@ CHOIR_TEST(strangers_and_nonsense_are_sent_away)
     stop_server();
 }
 
+static char last_line[512];
+
+static void keep_line(void *arg, choir_log_level level, const char *subsystem, const char *line)
+{
+    (void)arg;
+    (void)level;
+    (void)subsystem;
+    snprintf(last_line, sizeof(last_line), "%s", line);
+}
+
+/* What a client puts into keys and values cannot make lines of log of its own, or colours. */
+CHOIR_TEST(no_line_of_log_is_a_clients)
+{
+    int fd;
+
+    choir_log_set_sink(keep_line, NULL);
+    start_server();
+    fd = connect_valid();
+    put_value(fd, CH_TORCH_SET, "/k\n\x1b[31m", "v\nchoir error: fire\x1b[0m");
+    put_number(fd, CH_TORCH_ADD, "/k\n\x1b[31m", 1);
+    expect_closed(fd);
+    stop_server();
+    choir_log_set_sink(NULL, NULL);
+    CHOIR_CHECK_HAS(last_line, "ADD \"/k\\x0a\\x1b[31m\"");
+    CHOIR_CHECK_HAS(last_line, "not a number");
+    CHOIR_CHECK(strpbrk(last_line, "\n\x1b") == NULL);
+}
+
 /* What cannot be added to closes that connection, and nothing else; the value stays. */
 CHOIR_TEST(add_to_no_number_closes_that_connection_only)
 {

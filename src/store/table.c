@@ -5,9 +5,7 @@
 #include "store/table.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -469,12 +467,19 @@ bool ch_table_get(const struct ch_table *table, choir_bytes key, choir_bytes *va
     return true;
 }
 
-/* Leading blanks, a sign, digits; what follows is ignored. Empty counts as 0. */
-static choir_status parse_number(choir_bytes key, choir_bytes text, int64_t *number_out)
+static choir_status not_a_number(choir_bytes text, const char *why)
 {
-    const char *at = text.data, *last;
-    char digits[32], *end;
-    size_t n;
+    char shown[CH_BYTES_TEXT_MAX];
+
+    return ch_fail(CHOIR_ERR_INVALID, "its value is \"%s\", %s", ch_bytes_text(text, shown), why);
+}
+
+/* Leading blanks, a sign, digits; what follows is ignored. Empty counts as 0. */
+static choir_status parse_number(choir_bytes text, int64_t *number_out)
+{
+    const char *at = text.data, *last, *first;
+    bool negative = false;
+    int64_t number = 0;
 
     *number_out = 0;
     if (text.nbytes == 0)
@@ -482,15 +487,19 @@ static choir_status parse_number(choir_bytes key, choir_bytes text, int64_t *num
     last = at + text.nbytes;
     while (at < last && isspace((unsigned char)*at))
         at++;
-    n = (size_t)(last - at) < sizeof(digits) - 1 ? (size_t)(last - at) : sizeof(digits) - 1;
-    memcpy(digits, at, n);
-    digits[n] = '\0';
-    errno = 0;
-    *number_out = strtoll(digits, &end, 10);
-    if (end == digits || errno == ERANGE)
-        return ch_fail(CHOIR_ERR_INVALID, "store: add to \"%.*s\": it holds \"%.*s\", %s",
-                       (int)key.nbytes, (const char *)key.data, (int)n, digits,
-                       end == digits ? "not a number" : "beyond 64 bits");
+    if (at < last && (*at == '-' || *at == '+'))
+        negative = *at++ == '-';
+    /* Downwards, where there is one number more. */
+    for (first = at; at < last && isdigit((unsigned char)*at); at++) {
+        if (__builtin_mul_overflow(number, 10, &number) ||
+            __builtin_sub_overflow(number, *at - '0', &number))
+            return not_a_number(text, "beyond 64 bits");
+    }
+    if (at == first)
+        return not_a_number(text, "not a number");
+    if (!negative && number == INT64_MIN)
+        return not_a_number(text, "beyond 64 bits");
+    *number_out = negative ? number : -number;
     return CHOIR_OK;
 }
 
@@ -501,7 +510,7 @@ choir_status ch_table_sum(const struct ch_table *table, choir_bytes key, int64_t
     choir_status rc;
 
     ch_table_get(table, key, &before);
-    rc = parse_number(key, before, sum_out);
+    rc = parse_number(before, sum_out);
     if (rc != CHOIR_OK)
         return rc;
     *sum_out = (int64_t)((uint64_t)*sum_out + (uint64_t)delta);

@@ -90,6 +90,11 @@ static const struct {
     { "9223372036854775807", 1, true, "-9223372036854775808", "the sum wraps" },
     { "apples", 1, false, "apples", "not a number" },
     { "9223372036854775808", 1, false, "9223372036854775808", "beyond 64 bits" },
+    { "-9223372036854775808", 1, true, "-9223372036854775807", "the least number" },
+    { "-9223372036854775809", 1, false, "-9223372036854775809", "beyond 64 bits, below" },
+    { "0000000000000000000000000000000000000005", 1, true, "6", "many zeros are no large number" },
+    { "- 5", 1, false, "- 5", "a sign belongs to its digits" },
+    { " ", 1, false, " ", "blanks are not empty" },
 };
 
 CHOIR_TEST(numbers)
