@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -193,6 +194,29 @@ static choir_status welcome(struct ch_hostlink *link, const struct ch_hostlink_m
     return CHOIR_OK;
 }
 
+/* The deadline passed: name those who have not come. */
+static choir_status name_missing(const struct ch_hostlink *link,
+                                 const struct ch_hostlink_member *members)
+{
+    char list[200] = "";
+    size_t used = 0, missing = 0;
+    int culprit = -1;
+
+    for (size_t i = 0; i < link->count; i++) {
+        if (link->neighbours[i].rank >= 0)
+            continue;
+        if (missing++ == 0)
+            culprit = members[i].rank;
+        if (used + 16 < sizeof(list))
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%d", used > 0 ? ", " : "",
+                                     members[i].rank);
+    }
+    return ch_fail_rank(CHOIR_ERR_TIMEOUT, culprit, "choir_init",
+                        "all have joined, but %zu of %zu ranks of this host did not bring their "
+                        "descriptors before the deadline (they died or are stuck): %s",
+                        missing, link->count, list);
+}
+
 /* Everybody's descriptors; socks[i] is the connection of members[i]. */
 static choir_status collect(struct ch_hostlink *link, const struct ch_hostlink_member *members,
                             int *socks, const struct ch_patience *patience)
@@ -206,6 +230,8 @@ static choir_status collect(struct ch_hostlink *link, const struct ch_hostlink_m
 
         if (rc == CHOIR_ERR_PERMISSION)
             continue; /* another user's, turned away */
+        if (rc == CHOIR_ERR_TIMEOUT)
+            return name_missing(link, members);
         if (rc != CHOIR_OK)
             return rc;
         rc = welcome(link, members, sock, patience, &who);
@@ -259,6 +285,15 @@ static choir_status serve_member(const struct ch_hostlink *link, int sock,
     return rc;
 }
 
+/* The last error is this member's doing. */
+static choir_status blame(int rank)
+{
+    choir_error why;
+
+    ch_error_save(&why);
+    return ch_fail_rank(why.code, rank, "choir_init", "to rank %d: %s", rank, why.text);
+}
+
 static choir_status be_hub(struct ch_hostlink *link, const struct ch_hostlink_member *members,
                            const struct ch_patience *patience)
 {
@@ -273,7 +308,7 @@ static choir_status be_hub(struct ch_hostlink *link, const struct ch_hostlink_me
     for (size_t i = 1; i < link->count && rc == CHOIR_OK; i++) {
         rc = serve_member(link, socks[i], patience);
         if (rc != CHOIR_OK)
-            ch_error_prefix("to rank %d: ", members[i].rank);
+            rc = blame(members[i].rank);
     }
     for (size_t i = 0; i < link->count; i++)
         ch_sys_close(socks[i]);

@@ -229,6 +229,32 @@ CHOIR_TEST(missing_ranks_are_named_to_all_who_wait)
     choir_store_close(store);
 }
 
+/* A rank that joins and dies before the exchange: its record stands in for it. */
+CHOIR_TEST(a_rank_that_brings_no_descriptors_is_named_to_all)
+{
+    choir_store *store = new_store(), *round;
+    struct ch_record gone, all[3];
+    struct rank ranks[2];
+    bool spent;
+
+    CHOIR_CHECK_OK(ch_record_of_process(&gone));
+    gone.rank = 2;
+    gone.nranks = 3;
+    for (int r = 0; r < 2; r++)
+        start(&ranks[r], store, r, 3, short_ms());
+    CHOIR_CHECK_OK(ch_roster_round(store, "init", "0", 3, &round));
+    CHOIR_CHECK_OK(ch_roster_join(round, &gone, ch_deadline_ms(ample_ms()), all, &spent));
+    for (int r = 0; r < 2; r++) {
+        finish(&ranks[r]);
+        CHOIR_ROW("rank %d: %s", r, ranks[r].error.text);
+        CHOIR_CHECK_EQ((int)ranks[r].status, (int)CHOIR_ERR_TIMEOUT);
+        CHOIR_CHECK_HAS(ranks[r].error.text, "1 of 3 ranks of this host did not bring");
+        CHOIR_CHECK_EQ(ranks[r].error.culprit, 2);
+    }
+    choir_store_close(round);
+    choir_store_close(store);
+}
+
 CHOIR_TEST(who_failed_may_try_again)
 {
     choir_store *store = new_store();

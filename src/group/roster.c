@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/params.h"
 
-enum { KEY_MAX = 32, WHO_LISTED = 8, LINGER_MS = 2000 };
+enum { KEY_MAX = 32, WHO_LISTED = 8, LINGER_MS = 2000, FIRST_CAUSE_MS = 200 };
 
 /* What the store is asked with: one deadline for all. */
 struct meeting {
@@ -130,6 +130,29 @@ static choir_status hear(const struct meeting *meeting, const char *key, choir_b
     rc = failure_of(&verdict);
     choir_blob_free(&verdict);
     return rc;
+}
+
+/*
+ * What broke our exchange may be another's failure: who loses a connection, or waits in vain, knows less
+ * than the rank at the other end. So that one gets a moment to speak first, and what it says is our error.
+ */
+static choir_status settle_failure(const struct meeting *meeting)
+{
+    choir_blob verdict = { NULL, 0 };
+    choir_error why;
+    choir_status rc;
+
+    ch_error_save(&why);
+    if (why.culprit < 0 && (why.code == CHOIR_ERR_NETWORK || why.code == CHOIR_ERR_TIMEOUT))
+        (void)choir_store_get(meeting->store, choir_str("done"), FIRST_CAUSE_MS, &verdict);
+    if (verdict.nbytes > 0 && verdict.data[0] == 'n') {
+        rc = failure_of(&verdict);
+        choir_blob_free(&verdict);
+        return rc;
+    }
+    choir_blob_free(&verdict);
+    ch_error_load(&why);
+    return publish_failure(meeting, "done");
 }
 
 /* --- who is missing ----------------------------------------------------------------------------- */
@@ -431,7 +454,7 @@ choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, 
     if (rc == CHOIR_OK)
         rc = arrive(&meeting, "ready", publish_done);
     if (rc != CHOIR_OK)
-        publish_failure(&meeting, "done");
+        rc = settle_failure(&meeting);
     else
         rc = await_verdict(&meeting, "done", &verdict);
     choir_blob_free(&verdict);
