@@ -386,7 +386,7 @@ static bool read_seconds(const char *text, int64_t *ms_out)
 
     if (end == text || *end != '\0' || !(seconds > 0) || seconds > 1e9)
         return false;
-    *ms_out = (int64_t)(seconds * 1000 + 0.999); /* never 0, which would mean the default */
+    *ms_out = seconds < 0.001 ? 1 : (int64_t)(seconds * 1000 + 0.999); /* 0 means the default */
     return true;
 }
 

@@ -167,6 +167,20 @@ static int64_t left_ms(ch_deadline until)
     return ns < CH_MS ? 1 : ns / CH_MS;
 }
 
+/* A handle for one call, of which all that the store does is to be done by `until`, also what has no
+ * time-out of its own; to be closed. */
+static choir_status borrow(const choir_ctl *ctl, ch_deadline until, choir_store **store_out)
+{
+    choir_store *store;
+    choir_status rc = choir_store_clone(ctl->store, &store);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    (void)choir_store_set_timeout(store, left_ms(until)); /* which is never 0 */
+    *store_out = store;
+    return CHOIR_OK;
+}
+
 /* --- who is missing ------------------------------------------------------------------------------ */
 
 /* Append a rank to the text. */
@@ -211,32 +225,33 @@ static choir_status explain_timeout(choir_ctl *ctl, const char *call, const char
 
 /* --- barrier ------------------------------------------------------------------------------------- */
 
-static choir_status arrive(choir_ctl *ctl, const char *members, const char *mine, const char *last)
+static choir_status arrive(const choir_ctl *ctl, choir_store *store, const char *members,
+                           const char *mine, const char *last)
 {
     int64_t arrived;
-    choir_status rc = choir_store_add(ctl->store, choir_str(members), 1, &arrived);
+    choir_status rc = choir_store_add(store, choir_str(members), 1, &arrived);
 
     if (rc == CHOIR_OK)
-        rc = choir_store_set(ctl->store, choir_str(mine), choir_str("joined"));
+        rc = choir_store_set(store, choir_str(mine), choir_str("joined"));
     if (rc == CHOIR_OK && arrived == ctl->nranks)
-        rc = choir_store_set(ctl->store, choir_str(last), choir_str("1"));
+        rc = choir_store_set(store, choir_str(last), choir_str("1"));
     return rc;
 }
 
-/* `call` is for the error text: a barrier may be a part of something. */
-static choir_status barrier(choir_ctl *ctl, const char *call, const char *key, ch_deadline until,
-                            bool blocking)
+/* `call` is for the error text: a barrier may be a part of something. `store` is borrowed. */
+static choir_status barrier(choir_ctl *ctl, choir_store *store, const char *call, const char *key,
+                            ch_deadline until, bool blocking)
 {
     char *members = join(key, "num_members"), *last = join(key, "last_members");
     char *mine = join_rank(key, ctl->rank);
     choir_status rc = CHOIR_ERR_NOMEM;
 
     if (members != NULL && last != NULL && mine != NULL)
-        rc = arrive(ctl, members, mine, last);
+        rc = arrive(ctl, store, members, mine, last);
     if (rc == CHOIR_OK && blocking) {
         choir_bytes name = choir_str(last);
 
-        rc = choir_store_wait(ctl->store, &name, 1, left_ms(until));
+        rc = choir_store_wait(store, &name, 1, left_ms(until));
         if (rc == CHOIR_ERR_TIMEOUT)
             rc = explain_timeout(ctl, call, key, true);
     }
@@ -248,17 +263,39 @@ static choir_status barrier(choir_ctl *ctl, const char *call, const char *key, c
 
 choir_status choir_ctl_barrier(choir_ctl *ctl, const char *key, int64_t timeout_ms, bool blocking)
 {
+    choir_store *store;
+    ch_deadline until;
     choir_status rc = begin(ctl, "barrier", key, true);
 
     if (rc != CHOIR_OK)
         return rc;
-    return barrier(ctl, "barrier", key, deadline(ctl, timeout_ms), blocking);
+    until = deadline(ctl, timeout_ms);
+    rc = borrow(ctl, until, &store);
+    if (rc != CHOIR_OK)
+        return rc;
+    rc = barrier(ctl, store, "barrier", key, until, blocking);
+    choir_store_close(store);
+    return rc;
+}
+
+static choir_status sum_up(choir_ctl *ctl, choir_store *store, const char *key, const char *meeting,
+                           int64_t own, ch_deadline until, int64_t *sum_out)
+{
+    choir_status rc = choir_store_add(store, choir_str(key), own, NULL);
+
+    if (rc == CHOIR_OK)
+        rc = barrier(ctl, store, "all_sum", meeting, until, true);
+    if (rc == CHOIR_OK)
+        rc = choir_store_add(store, choir_str(key), 0, sum_out);
+    return rc;
 }
 
 choir_status choir_ctl_all_sum(choir_ctl *ctl, const char *key, int64_t own, int64_t timeout_ms,
                                int64_t *sum_out)
 {
     choir_status rc = begin(ctl, "all_sum", key, sum_out != NULL);
+    choir_store *store = NULL;
+    ch_deadline until;
     char *meeting;
 
     if (rc != CHOIR_OK)
@@ -266,13 +303,13 @@ choir_status choir_ctl_all_sum(choir_ctl *ctl, const char *key, int64_t own, int
     meeting = join(key, "barrier");
     if (meeting == NULL)
         return CHOIR_ERR_NOMEM;
+    until = deadline(ctl, timeout_ms);
     rc = begin(ctl, "all_sum", meeting, true);
     if (rc == CHOIR_OK)
-        rc = choir_store_add(ctl->store, choir_str(key), own, NULL);
+        rc = borrow(ctl, until, &store);
     if (rc == CHOIR_OK)
-        rc = barrier(ctl, "all_sum", meeting, deadline(ctl, timeout_ms), true);
-    if (rc == CHOIR_OK)
-        rc = choir_store_add(ctl->store, choir_str(key), 0, sum_out);
+        rc = sum_up(ctl, store, key, meeting, own, until, sum_out);
+    choir_store_close(store);
     ch_free(meeting);
     return rc;
 }
@@ -297,13 +334,14 @@ choir_status choir_ctl_broadcast_recv(choir_ctl *ctl, const char *key, int64_t t
 /* --- all to one, one to each --------------------------------------------------------------------- */
 
 /* Set this rank's "<key>/<rank>". */
-static choir_status set_mine(choir_ctl *ctl, const char *key, choir_bytes data)
+static choir_status set_mine(const choir_ctl *ctl, choir_store *store, const char *key,
+                             choir_bytes data)
 {
     char *name = join_rank(key, ctl->rank);
     choir_status rc = CHOIR_ERR_NOMEM;
 
     if (name != NULL)
-        rc = choir_store_set(ctl->store, choir_str(name), data);
+        rc = choir_store_set(store, choir_str(name), data);
     ch_free(name);
     return rc;
 }
@@ -327,7 +365,7 @@ choir_status choir_ctl_gather_send(choir_ctl *ctl, const char *key, choir_bytes 
 {
     choir_status rc = begin(ctl, "gather_send", key, data.data != NULL || data.nbytes == 0);
 
-    return rc == CHOIR_OK ? set_mine(ctl, key, data) : rc;
+    return rc == CHOIR_OK ? set_mine(ctl, ctl->store, key, data) : rc;
 }
 
 /* Make room for our own among those of the others. */
@@ -413,12 +451,20 @@ choir_status choir_ctl_scatter_recv(choir_ctl *ctl, const char *key, int64_t tim
 choir_status choir_ctl_all_gather(choir_ctl *ctl, const char *key, choir_bytes own,
                                   int64_t timeout_ms, choir_blob **list_out)
 {
+    choir_store *store;
+    ch_deadline until;
     choir_status rc = begin(ctl, "all_gather", key,
                             list_out != NULL && (own.data != NULL || own.nbytes == 0));
 
+    if (rc != CHOIR_OK)
+        return rc;
+    until = deadline(ctl, timeout_ms);
+    rc = borrow(ctl, until, &store);
+    if (rc != CHOIR_OK)
+        return rc;
+    rc = set_mine(ctl, store, key, own);
+    choir_store_close(store);
     if (rc == CHOIR_OK)
-        rc = set_mine(ctl, key, own);
-    if (rc == CHOIR_OK)
-        rc = get_all(ctl, "all_gather", key, true, deadline(ctl, timeout_ms), list_out);
+        rc = get_all(ctl, "all_gather", key, true, until, list_out);
     return rc;
 }

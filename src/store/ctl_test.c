@@ -1,12 +1,18 @@
 /* ctl_test.c - control collectives, with threads as ranks, over the stores there are. */
 #include "choir_test.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <choir/ctl.h>
+
+#include "base/clock.h"
+#include "base/sys.h"
+#include "store/file.h"
 
 enum { MOST_RANKS = 17 };
 
@@ -320,6 +326,34 @@ CHOIR_TEST(many_missing_ranks_are_counted)
     CHOIR_CHECK_HAS(choir_last_error(), "16 and 983 more (of 1000)");
     choir_ctl_destroy(ctl);
     choir_store_close(store);
+}
+
+/* The deadline holds for what is added and set as well, not only for waiting: here a store that does
+ * not answer, a file that somebody keeps locked. */
+CHOIR_TEST(a_deadline_is_of_the_whole_call)
+{
+    char path[] = "ctl_test.XXXXXX", url[64];
+    uint64_t began, most = (uint64_t)choir_test_slowness() * 10 * CH_S;
+    choir_blob *list;
+    choir_store *store;
+    choir_ctl *ctl;
+    int64_t sum;
+    int fd = mkstemp(path);
+
+    CHOIR_CHECK(fd >= 0);
+    snprintf(url, sizeof(url), "file://%s", path);
+    CHOIR_CHECK_OK(choir_store_open(url, CHOIR_OPTS(store_open, .timeout_ms = 600000), &store));
+    CHOIR_CHECK_OK(choir_ctl_create(store, 0, 1, &ctl));
+    CHOIR_CHECK_EQ(ch_sys_lock_byte(fd, F_WRLCK, CH_FILE_DATA), 0);
+    began = ch_now();
+    CHOIR_CHECK_STATUS(choir_ctl_barrier(ctl, "b", 20, true), CHOIR_ERR_TIMEOUT);
+    CHOIR_CHECK_STATUS(choir_ctl_all_sum(ctl, "n", 1, 20, &sum), CHOIR_ERR_TIMEOUT);
+    CHOIR_CHECK_STATUS(choir_ctl_all_gather(ctl, "a", choir_str(""), 20, &list), CHOIR_ERR_TIMEOUT);
+    CHOIR_CHECK_LT(ch_now() - began, most);
+    choir_ctl_destroy(ctl);
+    close(fd);
+    choir_store_close(store);
+    unlink(path);
 }
 
 CHOIR_TEST(bad_arguments_are_refused)
