@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,6 +139,22 @@ static int affinity_count(void)
     return CPU_COUNT_S(sizeof(sets), sets);
 }
 
+/* Reading the quota costs some ten files, and every waiter asks how many processors there are: once is
+ * enough. Written by whoever comes first, or by several with the same number; relaxed, nothing else comes
+ * with it. -1: not read yet. */
+static _Atomic int the_quota = -1;
+
+static int cached_quota(void)
+{
+    int quota = atomic_load_explicit(&the_quota, memory_order_relaxed);
+
+    if (quota < 0) {
+        quota = ch_cgroup_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+        atomic_store_explicit(&the_quota, quota, memory_order_relaxed);
+    }
+    return quota;
+}
+
 int ch_count_processors(int knob)
 {
     int count, quota;
@@ -145,7 +162,7 @@ int ch_count_processors(int knob)
     if (knob > 0)
         return knob;
     count = affinity_count();
-    quota = ch_cgroup_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+    quota = cached_quota();
     if (quota > 0 && quota < count)
         count = quota;
     return count > 0 ? count : 1;

@@ -4,7 +4,7 @@
 #ifndef CH_PROCESSORS_H
 #define CH_PROCESSORS_H
 
-/* What choir_processors() answers, computed anew: the smaller of the affinity mask and the cgroup
+/* What choir_processors() answers, computed anew (but for the quota, read once): the smaller of the affinity mask and the cgroup
  * quota (rounded up), at least 1. A positive `knob` overrules both. */
 int ch_count_processors(int knob);
 
