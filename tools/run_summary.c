@@ -52,7 +52,7 @@ static void name_node(const struct run *run, char *out, size_t size)
 
 void choir_run_describe(const struct run *run, char *out, size_t size)
 {
-    char node[32];
+    char node[32], rank[32] = "";
 
     switch (run->cause) {
     case RUN_FINE:
@@ -63,8 +63,10 @@ void choir_run_describe(const struct run *run, char *out, size_t size)
         break;
     case RUN_CHILD_NOT_STARTED:
         name_node(run, node, sizeof(node));
-        snprintf(out, size, "%scannot start \"%s\": %s", node,
-                 run->job.children[run->culprit].argv[0], strerror(run->value));
+        if (run->job.are_ranks && run->culprit > 0) /* others run: it is not the program */
+            snprintf(rank, sizeof(rank), " as rank %d", run->world.first_rank + run->culprit);
+        snprintf(out, size, "%scannot start \"%s\"%s: %s", node,
+                 run->job.children[run->culprit].argv[0], rank, strerror(run->value));
         break;
     case RUN_SIGNALLED:
         snprintf(out, size, "ended by signal %d (%s)", run->value, strsignal(run->value));

@@ -136,6 +136,14 @@ def test_standard_input_goes_to_rank_0():
     check(done.returncode == 0 and len(list(pathlib.Path(".").glob("ran.*"))) == 2, done)
 
 
+def test_a_later_rank_that_cannot_be_started_is_named():
+    program = pathlib.Path("once")
+    program.write_text("#!/bin/sh\nrm -f once\nsleep 600\n")
+    program.chmod(0o755)
+    done = run("-n", 300, "./once")
+    check(done.returncode == 127 and re.search(rb'cannot start "./once" as rank [1-9]\d*: No such file', done.stderr), done)
+
+
 def test_output_in_files():
     done = run("-n", 3, "--output", "logs", "--", "sh", "-c", "printf 'to out %s' $RANK; test $RANK != 1 || echo to err >&2")
     check(done.returncode == 0 and done.stdout == b"" and done.stderr == b"", done)
