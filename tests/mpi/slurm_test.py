@@ -63,7 +63,7 @@ def wait_for_cluster(daemons):
 
 
 def srun(kind, count, *words):
-    command = ["srun", f"--mpi={kind}", "-n", str(count), "--overcommit", str(PLAIN), *words]
+    command = ["srun", f"--mpi={kind}", "-n", str(count), "--quiet", "--overcommit", str(PLAIN), *words]
     print("+", *command, flush=True)
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=60)
