@@ -471,7 +471,7 @@ static choir_status init_two(choir_store *store, const char *url)
     return rc;
 }
 
-static choir_status init_two_in_hash(void *arg)
+static choir_status try_in_hash(void *arg)
 {
     choir_store *store;
     choir_status rc = choir_store_open("hash://", NULL, &store);
@@ -485,9 +485,30 @@ static choir_status init_two_in_hash(void *arg)
 }
 
 /* Rank 0 serves. */
-static choir_status init_two_over_tcp(void *arg)
+static choir_status try_over_tcp(void *arg)
 {
     return init_two(NULL, arg);
+}
+
+/* A short deadline that passes though nothing was made to fail tells of a busy machine, not of us. */
+static choir_status again_if_too_slow(choir_status (*attempt)(void *arg), void *arg)
+{
+    choir_status rc;
+
+    do
+        rc = attempt(arg);
+    while (rc == CHOIR_ERR_TIMEOUT && strcmp(ch_fault_last(), "nothing") == 0);
+    return rc;
+}
+
+static choir_status init_two_in_hash(void *arg)
+{
+    return again_if_too_slow(try_in_hash, arg);
+}
+
+static choir_status init_two_over_tcp(void *arg)
+{
+    return again_if_too_slow(try_over_tcp, arg);
 }
 
 CHOIR_TEST(every_failing_call_alone_is_an_error)
