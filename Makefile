@@ -8,8 +8,8 @@ prefix ?= $(PREFIX)
 all: ## build the library, the command, tests and benchmarks
 	@scripts/build build
 
-run: all ## four ranks find each other, exchange descriptors and show what they found
-	@build/bin/choir run -n 4 build/bin/examples/rendezvous
+run: all ## four ranks train a small network together
+	@build/bin/choir run -n 4 build/bin/examples/data_parallel
 
 test: ## install what the tests need (as root) and run them all
 	@scripts/setup

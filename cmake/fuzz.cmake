@@ -6,8 +6,9 @@ if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
 endif()
 
 set(choir_fuzzed_sources ${choir_sources})
-list(FILTER choir_fuzzed_sources INCLUDE REGEX "/src/(base|io|store)/")
-add_library(choir_fuzzed STATIC EXCLUDE_FROM_ALL ${choir_fuzzed_sources})
+list(FILTER choir_fuzzed_sources INCLUDE REGEX "/src/(base|io|kernel|sched|store|transport)/")
+file(GLOB choir_fuzzed_tools CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/trace_*.c)
+add_library(choir_fuzzed STATIC EXCLUDE_FROM_ALL ${choir_fuzzed_sources} ${choir_fuzzed_tools})
 target_include_directories(choir_fuzzed PUBLIC src include)
 target_compile_options(choir_fuzzed PUBLIC
     -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -18,6 +18,15 @@ foreach(source IN LISTS choir_unit_tests choir_other_tests)
     endif()
 endforeach()
 
+# The random cases of collectives, for threads (collectives_test) and for processes (random_collective).
+add_library(collective_cases STATIC ${PROJECT_SOURCE_DIR}/tests/collective/naive.c
+    ${PROJECT_SOURCE_DIR}/tests/collective/scenario.c ${PROJECT_SOURCE_DIR}/tests/collective/placing.c
+    ${PROJECT_SOURCE_DIR}/tests/collective/sparse_case.c ${PROJECT_SOURCE_DIR}/tests/collective/perform.c)
+target_include_directories(collective_cases PUBLIC src include tests/collective)
+target_link_libraries(collective_cases PUBLIC choir_static m PRIVATE choir_flags)
+target_link_libraries(collectives_test PRIVATE collective_cases)
+target_link_libraries(naive_test PRIVATE collective_cases)
+
 # PMIx's headers, for a comparison with what we believe; the library itself needs none.
 find_path(CHOIR_PMIX_INCLUDE pmix.h HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include)
 mark_as_advanced(CHOIR_PMIX_INCLUDE)
@@ -27,13 +36,16 @@ if(CHOIR_PMIX_INCLUDE)
 endif()
 
 # What test scripts start.
-foreach(helper io/leftover mpi/mpi_exchange rendezvous/member torch/torch_serve)
+foreach(helper collective/growth collective/huge_collective collective/mismatch collective/random_collective
+        collective/singer io/leftover mpi/mpi_exchange rendezvous/member tools/flight_dumps torch/torch_serve)
     get_filename_component(name ${helper} NAME)
     add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/${helper}.c)
     target_include_directories(${name} PRIVATE src include)
     target_link_libraries(${name} PRIVATE choir_static choir_flags choir_link_flags)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
 endforeach()
+target_link_libraries(mismatch PRIVATE collective_cases)
+target_link_libraries(random_collective PRIVATE collective_cases)
 
 # Not with sanitizers: what they would measure means nothing.
 if(NOT CHOIR_SANITIZE)

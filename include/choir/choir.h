@@ -4,7 +4,9 @@
 #ifndef CHOIR_CHOIR_H
 #define CHOIR_CHOIR_H
 
+#include <choir/coll.h>
 #include <choir/ctl.h>
+#include <choir/explain.h>
 #include <choir/group.h>
 #include <choir/info.h>
 #include <choir/log.h>
@@ -12,7 +14,9 @@
 #include <choir/reduce.h>
 #include <choir/status.h>
 #include <choir/store.h>
+#include <choir/trace.h>
 #include <choir/types.h>
 #include <choir/version.h>
+#include <choir/work.h>
 
 #endif

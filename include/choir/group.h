@@ -34,6 +34,7 @@ typedef struct choir_init_opts {
     int64_t timeout_ms;     /* for everything together; 0: five minutes, negative: none */
     choir_store *store;     /* meet in this one instead of a URL; borrowed for the call */
     const char *token_file; /* the job token; NULL: CHOIR_TOKEN_FD or CHOIR_TOKEN_FILE, or none */
+    const char *name;       /* of the group, the same on all ranks; NULL: "world" */
 } choir_init_opts;
 
 /*
@@ -78,8 +79,88 @@ CHOIR_API choir_status choir_group_alive(const choir_group *group, int rank, boo
 /* How rank, size and meeting place were found, in a few words, for people. */
 CHOIR_API const char *choir_group_origin(const choir_group *group);
 
-/* The store in which the ranks met; stays the group's. Keys that start with "choir/" are ours. */
+/* The store in which the ranks met, for a group that was split off below its name; stays the group's. NULL if
+ * there is none. Keys that start with "choir/" are ours. */
 CHOIR_API choir_store *choir_group_store(const choir_group *group);
+
+/* --- names, numbers, state -------------------------------------------------------------------------- */
+
+/* The same on every member, unique in this process; and free text for people. */
+CHOIR_API const char *choir_group_name(const choir_group *group);
+CHOIR_API const char *choir_group_description(const choir_group *group);
+
+/* The group of that name in this process, borrowed. CHOIR_ERR_INVALID if no group ever had it,
+ * CHOIR_ERR_STATE if it is destroyed. */
+CHOIR_API choir_status choir_group_find(const char *name, choir_group **group_out);
+
+/* Which rank of the first group (choir_init) a rank of this one is. */
+CHOIR_API int choir_group_global_rank(const choir_group *group, int rank);
+
+/* How many collectives, and sends and receives, were issued so far. */
+CHOIR_API uint64_t choir_group_collective_sequence(const choir_group *group);
+CHOIR_API uint64_t choir_group_p2p_sequence(const choir_group *group);
+
+/* How long an operation may take that is not told otherwise, 30 minutes at first; negative: for ever.
+ * Those under way keep theirs. 0 is refused. */
+CHOIR_API choir_status choir_group_set_timeout(choir_group *group, int64_t timeout_ms);
+CHOIR_API int64_t choir_group_timeout(const choir_group *group);
+
+/* CHOIR_OK, or what the group failed with first; the text is in *record_out, which may be NULL. A group
+ * that failed stays so: every later call returns that failure at once. */
+CHOIR_API choir_status choir_group_error(const choir_group *group, choir_error *record_out);
+
+/* --- deriving and ending ---------------------------------------------------------------------------- */
+
+typedef struct choir_group_split_opts {
+    size_t size;             /* filled in by CHOIR_OPTS */
+    const char *name;        /* NULL: "<parent>:split:[0, 2]" */
+    const char *description; /* NULL: "<parent's>:split:<n>" */
+    int64_t timeout_ms;      /* of the new group's operations; 0: the parent's */
+} choir_group_split_opts;
+
+/*
+ * A group of some of the ranks: `ranks` are of `group`, rising, without repetition. Collective over `group`:
+ * all of its ranks call it, each with the list it belongs to, or with an empty one; who is in no list gets
+ * NULL. Lists of different callers either are the same or have no rank in common.
+ */
+CHOIR_API choir_status choir_group_split(choir_group *group, const int *ranks, size_t nranks,
+                                         const choir_group_split_opts *opts,
+                                         choir_group **child_out);
+
+/* A group without peers, for tracing and for checking arguments: every operation is done at once. */
+typedef struct choir_group_create_fake_opts {
+    size_t size;              /* filled in by CHOIR_OPTS */
+    bool error_on_collective; /* every collective fails */
+} choir_group_create_fake_opts;
+
+CHOIR_API choir_status choir_group_create_fake(int rank, int nranks,
+                                               const choir_group_create_fake_opts *opts,
+                                               choir_group **group_out);
+
+/* End at once, from any thread, without agreement: everything pending and to come fails, here and, as soon as
+ * they are told, on the other members. The group stays to be destroyed. */
+CHOIR_API void choir_group_abort(choir_group *group);
+
+/* Wait until everything issued is done and its hooks have run; then, for shutdown, refuse what comes. */
+CHOIR_API choir_status choir_group_wait_pending(choir_group *group, int64_t timeout_ms);
+CHOIR_API choir_status choir_group_shutdown(choir_group *group, int64_t timeout_ms);
+
+/* --- hooks ------------------------------------------------------------------------------------------ */
+
+struct choir_work_info; /* choir/trace.h */
+
+/* Have `done` called for every work of the group that is done, on a thread of the library's. One hook at a
+ * time: CHOIR_ERR_STATE if there is one. NULL takes it away. */
+CHOIR_API choir_status choir_group_on_done(
+    choir_group *group, void (*done)(void *arg, const struct choir_work_info *info), void *arg);
+
+/* --- ranks as threads --------------------------------------------------------------------------------- */
+
+/* Run `main` as `nranks` threads of this process, each a rank with its own group; returns when all have
+ * returned: the first failure, or CHOIR_OK. For tests, and for programs that want ranks without processes. */
+CHOIR_API choir_status choir_run_threads(int nranks,
+                                         choir_status (*main_)(choir_group *group, void *arg),
+                                         void *arg);
 
 #ifdef __cplusplus
 }

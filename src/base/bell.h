@@ -66,15 +66,22 @@ bool ch_bell_owner_orders(void);
 #define CH_POST_ORDER memory_order_release
 #endif
 
-/* What follows a store of a flag: ring the owner if it sleeps. */
-static inline void ch_bell_after_store(const struct ch_bell *bell)
+/* What follows a store: whether the bell's owner may sleep without having seen it. Whatever else the
+ * owner stored before it looked for the last time is then visible too. */
+static inline bool ch_bell_may_sleep(const struct ch_bell *bell)
 {
     if (bell->fence)
         CH_FULL_FENCE();
     else
         atomic_signal_fence(memory_order_seq_cst); /* the compiler must not swap them either */
     /* Relaxed: the order comes from the fence, ours or the one membarrier runs for us. */
-    if (CH_UNLIKELY(atomic_load_explicit(&bell->word->nasleep, memory_order_relaxed) != 0))
+    return CH_UNLIKELY(atomic_load_explicit(&bell->word->nasleep, memory_order_relaxed) != 0);
+}
+
+/* What follows a store of a flag: ring the owner if it sleeps. */
+static inline void ch_bell_after_store(const struct ch_bell *bell)
+{
+    if (ch_bell_may_sleep(bell))
         ch_bell_ring(bell);
 }
 

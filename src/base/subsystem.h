@@ -11,6 +11,11 @@
     X(IO, "io")                                                                                    \
     X(KERNEL, "kernel")                                                                            \
     X(STORE, "store")                                                                              \
+    X(SCHED, "sched")                                                                              \
+    X(ALGO, "algo")                                                                                \
+    X(TRACE, "trace")                                                                              \
+    X(TRANSPORT, "transport")                                                                      \
+    X(BACKEND, "backend")                                                                          \
     X(ENGINE, "engine")                                                                            \
     X(GROUP, "group")                                                                              \
     X(TEST, "test")

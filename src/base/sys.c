@@ -10,6 +10,7 @@
 #include <netdb.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -98,6 +99,11 @@ static ssize_t real_pwrite(int fd, const void *buf, size_t nbytes, off_t offset)
 static int real_unlink(const char *path)
 {
     return unlink(path);
+}
+
+static int real_rename(const char *from, const char *to)
+{
+    return rename(from, to);
 }
 
 static int real_fstat(int fd, struct stat *st_out)
@@ -421,6 +427,11 @@ static int real_atfork(void (*prepare)(void), void (*parent)(void), void (*child
     return errno == 0 ? 0 : -1;
 }
 
+static int real_sigaction(int number, const struct sigaction *action, struct sigaction *old_out)
+{
+    return sigaction(number, action, old_out);
+}
+
 static int real_getaffinity(size_t nbytes, cpu_set_t *set_out)
 {
     return sched_getaffinity(0, nbytes, set_out);
@@ -459,6 +470,14 @@ static uint64_t real_clock_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+static uint64_t real_wall_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 static void real_yield(void)
 {
     sched_yield();
@@ -483,6 +502,7 @@ const struct ch_sys_ops ch_sys_real = {
 #include "base/sys.def"
 #undef CH_SYS
     .clock_ns = real_clock_ns,
+    .wall_ns = real_wall_ns,
     .yield = real_yield,
     .close = real_close,
     .unmap = real_unmap,
@@ -517,6 +537,11 @@ static bool refused_in_fork(void)
 uint64_t ch_sys_clock_ns(void)
 {
     return installed->clock_ns();
+}
+
+uint64_t ch_sys_wall_ns(void)
+{
+    return installed->wall_ns();
 }
 
 void ch_sys_yield(void)

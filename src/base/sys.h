@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +30,7 @@
 
 /* What cannot fail. */
 uint64_t ch_sys_clock_ns(void); /* CLOCK_MONOTONIC */
+uint64_t ch_sys_wall_ns(void);  /* CLOCK_REALTIME: for records that people read, never to wait by */
 void ch_sys_yield(void);
 void ch_sys_close(int fd); /* ignores -1; in a forked child does nothing; keeps errno */
 void ch_sys_unmap(void *addr, size_t nbytes); /* ignores NULL; in a forked child does nothing */
@@ -45,6 +47,7 @@ struct ch_sys_ops {
 #include "base/sys.def"
 #undef CH_SYS
     uint64_t (*clock_ns)(void);
+    uint64_t (*wall_ns)(void);
     void (*yield)(void);
     void (*close)(int fd);
     void (*unmap)(void *addr, size_t nbytes);

@@ -147,8 +147,11 @@ static uint32_t knob_or(int64_t knob_us, uint32_t otherwise_ns)
 void ch_waiter_set_crowd(struct ch_waiter *waiter, int ranks_on_host)
 {
     const struct ch_params *params = ch_params();
-    bool crowded = ranks_on_host > choir_processors();
+    bool crowded;
 
+    if (waiter->processors == 0)
+        waiter->processors = choir_processors();
+    crowded = ranks_on_host > waiter->processors;
     waiter->spin_max_ns = knob_or(params->spin_us, crowded ? SPIN_CROWDED_NS : SPIN_FITS_NS);
     waiter->yield_ns = knob_or(params->yield_us, crowded ? YIELD_CROWDED_NS : YIELD_FITS_NS);
     waiter->spin_min_ns = waiter->spin_max_ns < SPIN_LEAST_NS ? waiter->spin_max_ns : SPIN_LEAST_NS;
@@ -244,6 +247,32 @@ static void announce_awake(struct ch_waiter *waiter, int seat)
     atomic_store_explicit(&waiter->bell.word->nasleep, waiter->nasleep, memory_order_relaxed);
     give_seat_locked(waiter, seat);
     ch_unlock(&waiter->lock);
+}
+
+choir_status ch_waiter_sit(struct ch_waiter *waiter, int *seat_out)
+{
+    int seat;
+
+    /* A ring is only sure to come if the order could be had. */
+    if (announce_sleep(waiter, &seat) && seat >= 0) {
+        *seat_out = seat;
+        return CHOIR_OK;
+    }
+    announce_awake(waiter, seat);
+    return ch_fail_errno("waiter: a seat for an event loop");
+}
+
+void ch_waiter_clear_seat(int seat)
+{
+    struct epoll_event news[2]; /* bell and set */
+
+    (void)!ch_sys_epoll_wait(seat, news, CH_ARRAY_LEN(news), 0);
+}
+
+void ch_waiter_stand(struct ch_waiter *waiter, int seat)
+{
+    ch_waiter_clear_seat(seat); /* or what woke it would wake the next who sits there */
+    announce_awake(waiter, seat);
 }
 
 /* Sleep until a ring, news in the set, `fd` (-1 for none), the time or a signal. CHOIR_IN_PROGRESS:

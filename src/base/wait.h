@@ -42,6 +42,7 @@ struct ch_waiter {
     _Atomic uint32_t interrupted; /* set by anybody, a signal handler too; cleared by the owner */
     _Atomic uint32_t spin_ns;     /* adapts between the limits below; written by waiting threads */
     uint32_t spin_min_ns, spin_max_ns, yield_ns; /* by ch_waiter_set_crowd() */
+    int processors; /* that this process may use; asked once, it takes a dozen files to know */
 };
 
 /* `word` is in memory that the posters see, zeroed, and stays the caller's. Half-built waiters are
@@ -57,6 +58,16 @@ void ch_waiter_set_crowd(struct ch_waiter *waiter, int ranks_on_host);
 /* Make every wait on this waiter return CHOIR_ERR_INTERRUPTED until cleared. Async-signal-safe. */
 void ch_waiter_interrupt(struct ch_waiter *waiter);
 void ch_waiter_clear_interrupt(struct ch_waiter *waiter);
+
+/*
+ * For an event loop that has something to do whenever the waiter is rung: a seat of its own, a descriptor that
+ * becomes readable then. Who sits counts as asleep until it stands up, so it looks once more at what it
+ * waits for after sitting down; and each time the seat is readable it clears it first, then looks.
+ * Errors: no seat can be had.
+ */
+choir_status ch_waiter_sit(struct ch_waiter *waiter, int *seat_out);
+void ch_waiter_clear_seat(int seat);
+void ch_waiter_stand(struct ch_waiter *waiter, int seat);
 
 struct ch_wait {
     struct ch_waiter *waiter;

@@ -440,3 +440,34 @@ CHOIR_TEST(a_forked_child_does_not_wait)
     choir_test_join(choir_test_fork(wait_in_child, NULL));
     ch_waiter_fini(&waiter);
 }
+
+static bool seat_is_rung(int seat)
+{
+    struct pollfd pfd = { .fd = seat, .events = POLLIN };
+
+    return ch_sys_poll(&pfd, 1, 0) == 1;
+}
+
+CHOIR_TEST(who_sits_is_rung_like_a_sleeper)
+{
+    int seat, next;
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    CHOIR_CHECK_OK(ch_waiter_sit(&waiter, &seat));
+    CHOIR_CHECK_EQ(atomic_load(&word.nasleep), 1u);
+    CHOIR_CHECK(!seat_is_rung(seat));
+    for (uint64_t round = 1; round <= 3; round++) {
+        ch_post(&waiter.bell, &flag, round);
+        CHOIR_CHECK(seat_is_rung(seat));
+        ch_waiter_clear_seat(seat);
+        CHOIR_CHECK(!seat_is_rung(seat));
+    }
+    ch_post(&waiter.bell, &flag, 4);
+    ch_waiter_stand(&waiter, seat);
+    CHOIR_CHECK_EQ(atomic_load(&word.nasleep), 0u);
+    CHOIR_CHECK_OK(ch_waiter_sit(&waiter, &next));
+    CHOIR_CHECK_EQ(next, seat);
+    CHOIR_CHECK(!seat_is_rung(next)); /* what rang before is not news to the next */
+    ch_waiter_stand(&waiter, next);
+    ch_waiter_fini(&waiter);
+}

@@ -40,7 +40,8 @@ struct parcel_label {
 static choir_status make_page(struct ch_hostlink *link)
 {
     struct ch_neighbour *self = &link->self;
-    choir_status rc = ch_seg_create("choir-rank", CH_RANK_SEGMENT_NBYTES, &self->seg);
+    choir_status rc = ch_seg_create_growing("choir-rank", sizeof(*self->page), CH_LAYOUT_MOST,
+                                            &self->seg);
 
     if (rc != CHOIR_OK)
         return rc;
@@ -48,7 +49,24 @@ static choir_status make_page(struct ch_hostlink *link)
     self->page->magic = CH_RANK_PAGE_MAGIC;
     self->page->version = CH_RANK_PAGE_VERSION;
     self->page->rank = (uint32_t)link->rank;
+    self->page->pid = (uint64_t)getpid();
     memcpy(self->page->id, link->id, sizeof(link->id));
+    return CHOIR_OK;
+}
+
+/* Now that the number of ranks is known. */
+static choir_status grow_segment(struct ch_hostlink *link)
+{
+    const struct ch_layout *layout = &link->layout;
+    choir_status rc = ch_seg_grow(link->self.seg, layout->nbytes);
+
+    /* What neighbours write must be there before they know of it; the rest comes with channels. */
+    if (rc == CHOIR_OK)
+        rc = ch_seg_fill(link->self.seg, layout->rings_at, layout->stage_at - layout->rings_at);
+    if (rc != CHOIR_OK)
+        return rc;
+    link->self.page->nlocal = link->layout.nranks;
+    link->self.page->nbytes = link->layout.nbytes;
     return CHOIR_OK;
 }
 
@@ -81,6 +99,7 @@ choir_status ch_hostlink_open(struct ch_hostlink *link, int rank)
         rc = ch_waiter_init(&link->waiter, &self->page->bell);
     if (rc != CHOIR_OK)
         return rc;
+    self->page->processors = (uint32_t)link->waiter.processors;
     self->bell = link->waiter.bell;
     self->bell_fd = link->waiter.bell.fd;
     rc = open_pidfd(self);
@@ -95,7 +114,7 @@ static void close_fds(int fds[FDS])
         ch_sys_close(fds[i]);
 }
 
-static choir_status check_page(const struct ch_rank_page *page,
+static choir_status check_page(const struct ch_rank_page *page, const struct ch_layout *layout,
                                const struct ch_hostlink_member *member)
 {
     if (page->magic != CH_RANK_PAGE_MAGIC || page->version != CH_RANK_PAGE_VERSION)
@@ -105,22 +124,28 @@ static choir_status check_page(const struct ch_rank_page *page,
         memcmp(page->id, member->id, CH_RANK_ID_NBYTES) != 0)
         return ch_fail(CHOIR_ERR_PROTO, "its segment belongs to rank %u, or to another run",
                        page->rank);
+    if (page->nlocal != layout->nranks || page->nbytes != layout->nbytes)
+        return ch_fail(CHOIR_ERR_PROTO,
+                       "its segment is laid out for %u ranks in %llu bytes, expected %u in %zu",
+                       page->nlocal, (unsigned long long)page->nbytes, layout->nranks,
+                       layout->nbytes);
     return CHOIR_OK;
 }
 
 /* Takes the descriptors over, also on failure. */
-static choir_status take_in(struct ch_neighbour *neighbour, const struct ch_hostlink_member *member,
-                            int fds[FDS])
+static choir_status take_in(struct ch_hostlink *link, size_t place,
+                            const struct ch_hostlink_member *member, int fds[FDS])
 {
+    struct ch_neighbour *neighbour = &link->neighbours[place];
     choir_status rc;
 
     neighbour->rank = member->rank;
     neighbour->bell_fd = fds[1];
     neighbour->pidfd = fds[2];
-    rc = ch_seg_attach(fds[0], CH_RANK_SEGMENT_NBYTES, &neighbour->seg);
+    rc = ch_seg_attach(fds[0], link->layout.nbytes, &neighbour->seg);
     if (rc == CHOIR_OK) {
         neighbour->page = ch_seg_base(neighbour->seg);
-        rc = check_page(neighbour->page, member);
+        rc = check_page(neighbour->page, &link->layout, member);
     }
     if (rc != CHOIR_OK) {
         ch_error_prefix("rank %d: ", member->rank);
@@ -187,7 +212,7 @@ static choir_status welcome(struct ch_hostlink *link, const struct ch_hostlink_m
     }
     *who_out = nbytes == sizeof(intro) ? recognise(link, members, &intro) : -1;
     if (*who_out >= 0)
-        return take_in(&link->neighbours[*who_out], &members[*who_out], fds);
+        return take_in(link, (size_t)*who_out, &members[*who_out], fds);
     ch_log_warn("rank %d: a visitor at its socket says rank %u, which is not expected here",
                 link->rank, intro.rank);
     close_fds(fds);
@@ -339,7 +364,7 @@ static choir_status unpack(struct ch_hostlink *link, const struct ch_hostlink_me
         if (rc != CHOIR_OK || members[first + i].rank == link->rank)
             close_fds(&fds[FDS * i]);
         else
-            rc = take_in(&link->neighbours[first + i], &members[first + i], &fds[FDS * i]);
+            rc = take_in(link, first + i, &members[first + i], &fds[FDS * i]);
     }
     return rc;
 }
@@ -395,6 +420,7 @@ static choir_status make_room(struct ch_hostlink *link, const struct ch_hostlink
     if (link->neighbours == NULL)
         return ch_fail(CHOIR_ERR_NOMEM, "no memory for %zu ranks of one host", count);
     link->count = count;
+    link->layout = ch_layout_of((uint32_t)count);
     for (size_t i = 0; i < count; i++) {
         if (members[i].rank == link->rank)
             link->neighbours[i] = link->self;
@@ -410,6 +436,8 @@ choir_status ch_hostlink_exchange(struct ch_hostlink *link,
 {
     choir_status rc = make_room(link, members, count);
 
+    if (rc == CHOIR_OK)
+        rc = grow_segment(link);
     if (rc == CHOIR_OK)
         rc = members[0].rank == link->rank ? be_hub(link, members, patience)
                                            : be_member(link, members, patience);

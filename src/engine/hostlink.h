@@ -24,7 +24,11 @@
  *       12      4  rank     the same
  *       16     16  id       the same
  *       32      4  has_pidfd  the same; 0: the kernel gave none, and a stand-in is passed in its place
- *       36     92  zero
+ *       36      4  nlocal   the same: the ranks of the host, from which all layout follows (layout.h)
+ *       40      8  nbytes   the same: of the segment
+ *       48      8  pid      the same; in its own pid namespace
+ *       56      4  processors  the same: how many it may use
+ *       60     68  zero
  *      128    128  bell     see base/bell.h
  */
 #ifndef CH_HOSTLINK_H
@@ -37,13 +41,14 @@
 #include <choir/status.h>
 
 #include "base/wait.h"
+#include "engine/layout.h"
 #include "io/fdpass.h"
 #include "io/patience.h"
 #include "io/segment.h"
 
 #define CH_RANK_PAGE_MAGIC UINT64_C(0x6567617072696f68) /* "hoirpage" */
 
-enum { CH_RANK_PAGE_VERSION = 1, CH_RANK_ID_NBYTES = 16, CH_RANK_SEGMENT_NBYTES = 4096 };
+enum { CH_RANK_PAGE_VERSION = 2, CH_RANK_ID_NBYTES = 16 };
 
 struct ch_rank_page {
     uint64_t magic;
@@ -51,7 +56,11 @@ struct ch_rank_page {
     uint32_t rank;
     uint8_t id[CH_RANK_ID_NBYTES];
     uint32_t has_pidfd;
-    uint8_t zero[92];
+    uint32_t nlocal;
+    uint64_t nbytes;
+    uint64_t pid;
+    uint32_t processors;
+    uint8_t zero[68];
     struct ch_bell_word bell;
 };
 _Static_assert(offsetof(struct ch_rank_page, bell) == 128, "as in the table above");
@@ -65,6 +74,7 @@ struct ch_neighbour {
     struct ch_bell bell;       /* ring it with ch_post() */
     int bell_fd;
     int pidfd; /* -1: its kernel gave it none */
+    bool dead; /* its process was seen to end; under the rank's lock (rank.h) */
 };
 
 struct ch_hostlink {
@@ -75,6 +85,7 @@ struct ch_hostlink {
     struct ch_neighbour self;
     struct ch_neighbour *neighbours; /* by rising rank, ourselves among them */
     size_t count;
+    struct ch_layout layout; /* of everybody's segment; since the exchange */
 };
 
 /* What a member's record says of it; a list of them is by rising rank, the same on every rank. */
@@ -84,11 +95,12 @@ struct ch_hostlink_member {
     const char *socket;
 };
 
-/* Make our own segment, doorbell, pidfd, id and socket. `link` is zeroed; close also after a
- * failure. */
+/* Make our own segment, doorbell, pidfd, id and socket. The segment is a page as long as nobody knows how
+ * many ranks share the host. `link` is zeroed; close also after a failure. */
 choir_status ch_hostlink_open(struct ch_hostlink *link, int rank);
 
-/* Exchange descriptors with the members, of which we are one. Collective over them.
+/* Give our segment its size and exchange descriptors with the members, of which we are one. Collective over
+ * them.
  * Errors: name the rank with which it failed. */
 choir_status ch_hostlink_exchange(struct ch_hostlink *link,
                                   const struct ch_hostlink_member *members, size_t count,

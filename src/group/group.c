@@ -1,21 +1,300 @@
 /*
- * group.c - choir_init() and what can be asked of a group. See ARCHITECTURE.md, "How ranks meet".
+ * group.c - making groups and ending them. What can be asked of one: group_info.c.
  */
 #include "group/group.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/backend_host.h"
 #include "base/error.h"
 #include "base/forked.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "group/roster.h"
-#include "store/server.h"
+#include "group/batch.h"
+#include "group/caller.h"
+#include "group/queue.h"
+#include "group/registry.h"
+#include "group/work.h"
 
-enum { DEFAULT_TIMEOUT_MS = 300 * 1000 };
+enum { OPERATION_TIMEOUT_MS = 30 * 60 * 1000 };
 
-/* --- joining ------------------------------------------------------------------------------------ */
+/* --- life --------------------------------------------------------------------------------------- */
+
+choir_status ch_group_create(struct ch_context *context, int rank, int nranks, int *global,
+                             const char *name, const char *description,
+                             const struct ch_backend_ops *backend, void *backend_self,
+                             choir_group **group_out)
+{
+    choir_group *group = ch_zalloc_aligned(CH_CACHE_UNIT, sizeof(*group));
+    choir_status rc;
+
+    if (group == NULL) {
+        if (backend != NULL)
+            backend->destroy(backend_self);
+        ch_context_unref(context);
+        ch_free(global);
+        return ch_fail(CHOIR_ERR_NOMEM, "no memory for a group");
+    }
+    group->context = context;
+    group->rank = rank;
+    group->nranks = nranks;
+    group->global = global;
+    group->backend = backend;
+    group->backend_self = backend_self;
+    ch_ref_init(&group->refs);
+    ch_lock_init(&group->lock, CH_LOCK_GROUP);
+    ch_list_init(&group->queue);
+    ch_list_init(&group->transfers);
+    ch_list_init(&group->batches);
+    ch_list_init(&group->registered);
+    ch_list_init(&group->attended);
+    atomic_store_explicit(&group->timeout_ms, OPERATION_TIMEOUT_MS, memory_order_relaxed);
+    group->name = ch_strdup(name);
+    group->description = ch_strdup(description);
+    if (group->name == NULL || group->description == NULL) {
+        choir_group_destroy(group);
+        return ch_fail(CHOIR_ERR_NOMEM, "no memory for a group's name");
+    }
+    rc = ch_flight_group_open(context->flight, name, description, global, nranks, rank,
+                              &group->flight);
+    if (rc != CHOIR_OK) {
+        choir_group_destroy(group);
+        return rc;
+    }
+    *group_out = group;
+    return CHOIR_OK;
+}
+
+void ch_group_ref(choir_group *group)
+{
+    ch_ref_get(&group->refs);
+}
+
+void ch_group_unref(choir_group *group)
+{
+    if (!ch_ref_put(&group->refs))
+        return;
+    while (group->free_works != NULL) {
+        choir_work *work = group->free_works;
+
+        group->free_works = work->next_free;
+        ch_free(work);
+    }
+    ch_lock_fini(&group->lock);
+    ch_free(group->global);
+    ch_free(group->name);
+    ch_free(group->description);
+    ch_free(group);
+}
+
+/* --- failing ------------------------------------------------------------------------------------ */
+
+choir_status ch_group_check(choir_group *group)
+{
+    choir_error record;
+    choir_status rc = CHOIR_OK;
+
+    if (group->backend == NULL)
+        return ch_fail(CHOIR_ERR_UNSUPPORTED,
+                       "group %s: its ranks are on several hosts, between which there is no "
+                       "transport yet",
+                       group->name);
+    if (group->backend->error != NULL) {
+        rc = group->backend->error(group->backend_self, &record);
+    } else {
+        ch_lock(&group->lock);
+        if (group->failed) {
+            record = group->error;
+            rc = record.code;
+        }
+        ch_unlock(&group->lock);
+    }
+    if (rc == CHOIR_OK)
+        return CHOIR_OK;
+    if (atomic_load_explicit(&group->aborted, memory_order_relaxed))
+        record.code = CHOIR_ERR_STATE;
+    return ch_error_load(&record);
+}
+
+void ch_group_fail(choir_group *group, const choir_error *why)
+{
+    if (group->backend->fail != NULL)
+        group->backend->fail(group->backend_self, why);
+    ch_lock(&group->lock);
+    if (!group->failed) {
+        group->failed = true;
+        group->error = *why;
+    }
+    ch_unlock(&group->lock);
+    ch_flight_failed(group->flight, why->code);
+}
+
+choir_status choir_group_error(const choir_group *group_, choir_error *record_out)
+{
+    choir_group *group = (choir_group *)(uintptr_t)group_;
+    choir_error last, record;
+    choir_status rc;
+
+    if (ch_forked() != CHOIR_OK)
+        return CHOIR_ERR_FORKED;
+    ch_error_save(&last);
+    rc = group->backend != NULL ? ch_group_check(group) : CHOIR_OK;
+    ch_error_save(&record);
+    ch_error_load(&last);
+    if (rc != CHOIR_OK && record_out != NULL)
+        *record_out = record;
+    return rc;
+}
+
+void choir_group_abort(choir_group *group)
+{
+    choir_error last, why;
+
+    if (group == NULL || group->backend == NULL || ch_is_forked())
+        return;
+    ch_error_save(&last);
+    ch_fail_rank(CHOIR_ERR_INTERRUPTED, group->rank, "abort",
+                 "group %s was aborted by rank %d (choir_group_abort)", group->name, group->rank);
+    ch_error_save(&why);
+    atomic_store_explicit(&group->aborted, true, memory_order_relaxed);
+    ch_group_fail(group, &why);
+    ch_error_load(&last);
+    /* Whoever runs or waits looks again; and the service thread at what nobody waits for. */
+    ch_bell_after_store(&group->context->waiter->bell);
+    ch_attend_kick(group);
+}
+
+/* --- ending ------------------------------------------------------------------------------------- */
+
+static bool nothing_pending(void *arg)
+{
+    const choir_group *group = arg;
+
+    /* Acquire, pairs with ch_group_settle(): what hooks did is seen. */
+    return atomic_load_explicit(&group->npending, memory_order_acquire) == 0;
+}
+
+choir_status choir_group_wait_pending(choir_group *group, int64_t timeout_ms)
+{
+    ch_deadline until = timeout_ms > 0 ? ch_deadline_ms(timeout_ms) : CH_NEVER;
+    choir_status rc = ch_forked();
+
+    if (rc != CHOIR_OK)
+        return rc;
+    if (ch_caller_is_here(group->context))
+        return ch_fail(CHOIR_ERR_STATE,
+                       "choir_group_wait_pending: a callback cannot wait for callbacks");
+    rc = ch_group_wait(group, nothing_pending, group, until, "all operations of the group");
+    if (rc == CHOIR_ERR_TIMEOUT)
+        rc = ch_fail(CHOIR_ERR_TIMEOUT,
+                     "choir_group_wait_pending: %llu operations are not done after %lld ms",
+                     (unsigned long long)atomic_load(&group->npending), (long long)timeout_ms);
+    return rc;
+}
+
+choir_status choir_group_shutdown(choir_group *group, int64_t timeout_ms)
+{
+    choir_status rc = choir_group_wait_pending(group, timeout_ms);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    ch_lock(&group->lock);
+    group->closed = true;
+    ch_unlock(&group->lock);
+    return CHOIR_OK;
+}
+
+/* Sends and receives that nobody answers would last as long as their deadlines. */
+static void drop_transfers(choir_group *group)
+{
+    for (;;) {
+        choir_work *work = NULL;
+        choir_error why;
+
+        ch_lock(&group->lock);
+        CH_LIST_EACH (link, &group->transfers) {
+            struct ch_call *call = CH_CONTAINER(link, struct ch_call, link);
+
+            if (work == NULL && !atomic_load_explicit(&call->aborted, memory_order_relaxed))
+                work = choir_work_ref(call->work);
+        }
+        ch_unlock(&group->lock);
+        if (work == NULL)
+            return;
+        if (work->call.op.type == CHOIR_OP_SEND)
+            ch_log_warn("group %s: destroyed before its %s %llu to rank %d was done", group->name,
+                        work->call.name, (unsigned long long)work->call.first_seq,
+                        work->call.op.peer);
+        ch_error_save(&why);
+        ch_queue_give_up(&work->call, &why);
+        choir_work_unref(work);
+    }
+}
+
+/* For a callback, which cannot wait for those behind it: whatever is pending is their business alone. */
+static bool nothing_but_notes(void *arg)
+{
+    const choir_group *group = arg;
+    uint64_t pending = atomic_load_explicit(&group->npending, memory_order_acquire);
+
+    /* Acquire, pairs with the release in ch_caller_post(): who posted is through with the group's context. */
+    return pending == atomic_load_explicit(&group->nnotes, memory_order_acquire);
+}
+
+static bool token_is_ours(void *arg)
+{
+    choir_group *group = arg;
+
+    return ch_token_try(&group->token);
+}
+
+static void wait_for_end(choir_group *group)
+{
+    struct ch_wait wait = { .waiter = group->context->waiter,
+                            .ready = token_is_ours,
+                            .arg = group,
+                            .until = CH_NEVER,
+                            .what = "whoever runs the group's operations" };
+    bool in_callback = ch_caller_is_here(group->context);
+
+    drop_transfers(group);
+    while (ch_group_wait(group, in_callback ? nothing_but_notes : nothing_pending, group, CH_NEVER,
+                         "operations of a group that is being destroyed") != CHOIR_OK)
+        ;
+    while (ch_wait(&wait) != CHOIR_OK) /* for good: nobody runs anything here any more */
+        ;
+}
+
+void choir_group_destroy(choir_group *group)
+{
+    struct ch_context *context;
+    choir_error last;
+
+    /* In a forked child it is the parent's: threads that hold its locks are not here to let go. */
+    if (group == NULL || ch_is_forked())
+        return;
+    ch_error_save(&last); /* of a call that failed and ends its group this way */
+    ch_registry_remove(group);
+    ch_lock(&group->lock);
+    group->closed = true;
+    ch_unlock(&group->lock);
+    wait_for_end(group);
+    ch_batches_forget(group);
+    if (group->backend != NULL)
+        group->backend->destroy(group->backend_self);
+    ch_flight_group_close(group->flight);
+    choir_store_close(group->store);
+    ch_lock(&group->lock); /* whoever was the last to settle is through (ch_group_settle) */
+    context = group->context;
+    group->context = NULL;
+    ch_unlock(&group->lock);
+    ch_group_unref(group);
+    ch_context_unref(context);
+    ch_error_load(&last);
+}
+
+/* --- the first group ------------------------------------------------------------------------------ */
 
 /* The options with their defaults: a caller compiled against a smaller struct has the rest zero. */
 static choir_status read_opts(const choir_init_opts *given, choir_init_opts *out)
@@ -27,6 +306,8 @@ static choir_status read_opts(const choir_init_opts *given, choir_init_opts *out
                                               "CHOIR_OPTS(init, ...)");
         memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
     }
+    if (out->name == NULL)
+        out->name = "world";
     if (out->store != NULL && out->url != NULL)
         return ch_fail(CHOIR_ERR_INVALID, "both a store and a URL are given: expected one place");
     if (out->store != NULL && out->nranks <= 0)
@@ -42,181 +323,22 @@ static choir_status read_opts(const choir_init_opts *given, choir_init_opts *out
     return CHOIR_OK;
 }
 
-/* The caller's own store takes the place of everything the environment could say. */
-static choir_status use_given_store(const choir_init_opts *opts, struct ch_whereabouts *where,
-                                    struct ch_meeting_place *place)
+static choir_status make_first(const choir_init_opts *opts, choir_group **group_out)
 {
-    *where = (struct ch_whereabouts){ .rank = opts->rank,
-                                      .nranks = opts->nranks,
-                                      .local_rank = -1,
-                                      .local_nranks = -1,
-                                      .source = "the caller's arguments",
-                                      .attempt = "0",
-                                      .token_fd = -1 };
-    if (opts->rank < 0 || opts->rank >= opts->nranks)
-        return ch_fail(CHOIR_ERR_INVALID, "rank is %d, expected 0 to %d", opts->rank,
-                       opts->nranks - 1);
-    snprintf(place->address, sizeof(place->address), "127.0.0.1");
-    snprintf(place->story, sizeof(place->story), "met in the caller's store");
-    return choir_store_clone(opts->store, &place->store);
-}
-
-static choir_status write_own_record(const choir_group *group, struct ch_record *out)
-{
-    choir_status rc = ch_record_of_process(out);
-
-    if (rc != CHOIR_OK)
-        return rc;
-    out->rank = (uint32_t)group->rank;
-    out->nranks = (uint32_t)group->nranks;
-    memcpy(out->id, group->link.id, sizeof(out->id));
-    snprintf(out->address, sizeof(out->address), "%s", group->place.address);
-    snprintf(out->socket, sizeof(out->socket), "%s", group->link.listener.name);
-    return CHOIR_OK;
-}
-
-/* Ranks that can share memory are one host; hosts are counted in the order of their lowest ranks. */
-static void number_hosts(choir_group *group)
-{
-    int nhosts = 0;
-
-    for (int r = 0; r < group->nranks; r++) {
-        int first = 0;
-
-        while (first < r && !ch_record_same_host(&group->records[first], &group->records[r]))
-            first++;
-        group->hosts[r] = first < r ? group->hosts[first] : nhosts++;
-    }
-}
-
-static choir_status exchange(choir_group *group, const struct ch_patience *patience)
-{
-    struct ch_hostlink_member *members = ch_alloc_array((size_t)group->nranks, sizeof(*members));
-    size_t count = 0;
-    choir_status rc;
-
-    if (members == NULL)
-        return ch_fail(CHOIR_ERR_NOMEM, "no memory for %d ranks", group->nranks);
-    for (int r = 0; r < group->nranks; r++) {
-        const struct ch_record *record = &group->records[r];
-
-        if (group->hosts[r] == group->hosts[group->rank])
-            members[count++] = (struct ch_hostlink_member){ r, record->id, record->socket };
-    }
-    rc = ch_hostlink_exchange(&group->link, members, count, patience);
-    ch_free(members);
-    return rc;
-}
-
-/* All who belong are connected. Rank 0's server needs no listener any more: strangers find none, and
- * a rank that is through and joins again, at the same address, cannot find the old one. */
-static choir_status close_door(choir_group *group, const struct ch_patience *patience)
-{
-    if (group->place.server == NULL)
-        return CHOIR_OK;
-    return ch_store_server_stop_listening(group->place.server, patience);
-}
-
-/* Rounds that this process has seen fail are left behind. */
-static choir_status meet_others(choir_group *group, const char *attempt,
-                                const struct ch_record *mine, ch_deadline until)
-{
-    bool spent = true;
-    choir_status rc = CHOIR_OK;
-
-    while (spent) {
-        spent = false;
-        choir_store_close(group->round);
-        group->round = NULL;
-        rc = ch_roster_round(group->place.store, "init", attempt, group->nranks, &group->round);
-        if (rc == CHOIR_OK)
-            rc = ch_roster_join(group->round, mine, until, group->records, &spent);
-    }
-    return rc;
-}
-
-static choir_status join(choir_group *group, const char *attempt,
-                         const struct ch_patience *patience)
-{
-    struct ch_record mine;
-    choir_status rc = write_own_record(group, &mine);
-
-    group->records = ch_alloc_array((size_t)group->nranks, sizeof(*group->records));
-    group->hosts = ch_alloc_array((size_t)group->nranks, sizeof(*group->hosts));
-    if (rc == CHOIR_OK && (group->records == NULL || group->hosts == NULL))
-        rc = ch_fail(CHOIR_ERR_NOMEM, "no memory for the records of %d ranks", group->nranks);
-    if (rc == CHOIR_OK)
-        rc = meet_others(group, attempt, &mine, patience->until);
-    if (rc != CHOIR_OK)
-        return rc;
-    number_hosts(group);
-    rc = close_door(group, patience);
-    if (rc == CHOIR_OK)
-        rc = exchange(group, patience);
-    return ch_roster_finish(group->round, &mine, patience->until, rc);
-}
-
-static choir_status meet_and_join(choir_group *group, const choir_init_opts *opts,
-                                  struct ch_whereabouts *where, const struct ch_patience *patience)
-{
-    choir_status rc = opts->store != NULL ? use_given_store(opts, where, &group->place)
-                                          : ch_meet(where, patience, &group->place);
-
-    if (rc == CHOIR_OK)
-        rc = join(group, where->attempt, patience);
-    if (group->round != NULL && group->place.kept_by_rank0)
-        ch_roster_leave(group->round, group->rank);
-    else if (rc == CHOIR_OK)
-        ch_roster_forget(group->round, group->rank);
-    if (rc == CHOIR_OK)
-        snprintf(group->origin, sizeof(group->origin), "%s; %s", where->source, group->place.story);
-    return rc;
-}
-
-static choir_status init(choir_group *group, const choir_init_opts *opts)
-{
-    struct ch_whereabouts where = { .rank = opts->rank, .nranks = opts->nranks };
-    struct ch_patience patience = { .waiter = &group->link.waiter };
-    choir_status rc = CHOIR_OK;
-
-    patience.until = ch_deadline_ms(opts->timeout_ms != 0 ? opts->timeout_ms : DEFAULT_TIMEOUT_MS);
-    if (opts->store == NULL)
-        rc = ch_whereabouts_find(opts, &ch_environ_real, &where);
-    if (rc == CHOIR_OK) {
-        group->rank = where.rank;
-        group->nranks = where.nranks;
-        group->linked = true;
-        rc = ch_hostlink_open(&group->link, group->rank);
-    }
-    if (rc == CHOIR_OK)
-        rc = meet_and_join(group, opts, &where, &patience);
-    if (rc != CHOIR_OK && where.source != NULL)
-        ch_error_prefix("choir_init as rank %d of %d, from %s: ", where.rank, where.nranks,
-                        where.source);
-    else if (rc != CHOIR_OK)
-        ch_error_prefix("choir_init: ");
-    return rc;
-}
-
-choir_status choir_init(choir_group **group_out, const choir_init_opts *opts)
-{
-    choir_init_opts all;
+    struct ch_context *context;
+    struct ch_channel *channel;
     choir_group *group;
-    choir_status rc = ch_forked();
+    choir_status rc = ch_context_join(opts, &context);
 
     if (rc != CHOIR_OK)
         return rc;
-    if (group_out == NULL)
-        return ch_fail(CHOIR_ERR_INVALID, "choir_init: group_out is NULL");
-    rc = read_opts(opts, &all);
-    if (rc != CHOIR_OK) {
-        ch_error_prefix("choir_init: ");
+    channel = context->first_channel;
+    context->first_channel = NULL;
+    rc = ch_group_create(context, context->rank, context->nranks, NULL, opts->name, "all ranks",
+                         channel != NULL ? &ch_backend_host : NULL, channel, &group);
+    if (rc != CHOIR_OK)
         return rc;
-    }
-    group = ch_zalloc_aligned(CH_CACHE_UNIT, sizeof(*group));
-    if (group == NULL)
-        return ch_fail(CHOIR_ERR_NOMEM, "choir_init: no memory for a group");
-    rc = init(group, &all);
+    rc = ch_registry_add(group);
     if (rc != CHOIR_OK) {
         choir_group_destroy(group);
         return rc;
@@ -225,100 +347,59 @@ choir_status choir_init(choir_group **group_out, const choir_init_opts *opts)
     return CHOIR_OK;
 }
 
-void choir_group_destroy(choir_group *group)
+choir_status choir_init(choir_group **group_out, const choir_init_opts *opts)
 {
-    choir_error last;
-
-    if (group == NULL)
-        return;
-    ch_error_save(&last); /* of choir_init(), which ends a group that failed this way */
-    if (group->round != NULL && group->place.server != NULL)
-        ch_roster_linger(group->round, group->nranks);
-    choir_store_close(group->round);
-    ch_part(&group->place); /* before the link: its waiter may be what the server still posts to */
-    if (group->linked)
-        ch_hostlink_close(&group->link);
-    ch_free(group->hosts);
-    ch_free(group->records);
-    ch_free(group);
-    ch_error_load(&last);
-}
-
-/* --- asking ------------------------------------------------------------------------------------- */
-
-int choir_group_rank(const choir_group *group)
-{
-    return group->rank;
-}
-
-int choir_group_size(const choir_group *group)
-{
-    return group->nranks;
-}
-
-static choir_status check_peer_rank(const choir_group *group, int rank)
-{
-    if (rank < 0 || rank >= group->nranks)
-        return ch_fail(CHOIR_ERR_INVALID, "rank is %d, expected 0 to %d", rank, group->nranks - 1);
-    return CHOIR_OK;
-}
-
-choir_status choir_group_peer(const choir_group *group, int rank, choir_peer *out)
-{
-    const struct ch_record *record;
-    choir_status rc = check_peer_rank(group, rank);
+    choir_init_opts all;
+    choir_status rc = ch_forked();
 
     if (rc != CHOIR_OK)
         return rc;
-    record = &group->records[rank];
-    *out = (choir_peer){ .rank = rank,
-                         .host_index = group->hosts[rank],
-                         .shares_memory = group->hosts[rank] == group->hosts[group->rank],
-                         .pid = (int64_t)record->pid,
-                         .host = record->host,
-                         .boot_id = record->boot_id,
-                         .address = record->address,
-                         .version = record->version,
-                         .build = record->build,
-                         .cpu = record->cpu };
-    return CHOIR_OK;
+    if (group_out == NULL)
+        return ch_fail(CHOIR_ERR_INVALID, "choir_init: group_out is NULL");
+    rc = read_opts(opts, &all);
+    if (rc == CHOIR_OK)
+        rc = make_first(&all, group_out);
+    if (rc != CHOIR_OK)
+        ch_error_prefix("choir_init: ");
+    return rc;
 }
 
-int choir_group_local_size(const choir_group *group)
+/* --- fake groups -------------------------------------------------------------------------------- */
+
+choir_status choir_group_create_fake(int rank, int nranks, const choir_group_create_fake_opts *opts,
+                                     choir_group **group_out)
 {
-    return (int)group->link.count;
-}
+    choir_group_create_fake_opts all = { 0 };
+    struct ch_context *context;
+    choir_group *group;
+    choir_status rc = ch_forked();
 
-int choir_group_local_rank(const choir_group *group)
-{
-    int local = 0;
-
-    while (group->link.neighbours[local].rank != group->rank)
-        local++;
-    return local;
-}
-
-choir_status choir_group_alive(const choir_group *group, int rank, bool *alive_out)
-{
-    const struct ch_neighbour *neighbour;
-    choir_status rc = check_peer_rank(group, rank);
-
+    if (rc == CHOIR_OK && group_out == NULL)
+        rc = ch_fail(CHOIR_ERR_INVALID, "choir_group_create_fake: group_out: is NULL");
+    if (rc == CHOIR_OK && opts != NULL && opts->size == 0)
+        rc = ch_fail(CHOIR_ERR_INVALID,
+                     "choir_group_create_fake: opts: its size is 0: fill options "
+                     "in with CHOIR_OPTS(group_create_fake, ...)");
+    if (rc == CHOIR_OK && (nranks < 1 || rank < 0 || rank >= nranks))
+        rc = ch_fail(CHOIR_ERR_INVALID, "choir_group_create_fake: rank %d of %d makes no sense",
+                     rank, nranks);
     if (rc != CHOIR_OK)
         return rc;
-    neighbour = ch_hostlink_find(&group->link, rank);
-    if (neighbour == NULL)
-        return ch_fail(CHOIR_ERR_UNSUPPORTED,
-                       "rank %d is on another host (%s): its life is not watched from here yet",
-                       rank, group->records[rank].host);
-    return ch_neighbour_alive(neighbour, alive_out);
-}
-
-const char *choir_group_origin(const choir_group *group)
-{
-    return group->origin;
-}
-
-choir_store *choir_group_store(const choir_group *group)
-{
-    return group->place.store;
+    if (opts != NULL)
+        memcpy(&all, opts, opts->size < sizeof(all) ? opts->size : sizeof(all));
+    rc = ch_context_create_alone(rank, nranks, &context);
+    if (rc == CHOIR_OK)
+        rc = ch_group_create(context, rank, nranks, NULL, "fake", "a group without peers",
+                             &ch_backend_fake, NULL, &group);
+    if (rc != CHOIR_OK)
+        return rc;
+    group->fake = (struct ch_fake){ rank, all.error_on_collective };
+    group->backend_self = &group->fake;
+    rc = ch_registry_add(group);
+    if (rc != CHOIR_OK) {
+        choir_group_destroy(group);
+        return rc;
+    }
+    *group_out = group;
+    return CHOIR_OK;
 }

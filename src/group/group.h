@@ -1,25 +1,100 @@
 /*
- * group.h - the group object: what choir_init() leaves behind.
+ * group.h - the group object.
+ *
+ * A group is a handle, a backend that carries its operations out, and what is queued and under way. What it
+ * shares with the other groups of the same rank is in its context (context.h).
+ *
+ * Collectives run one at a time, in the order issued; whoever holds the token runs them: a thread that waits
+ * for one, or the service thread (attend.h). Sends and receives are each on their own.
  */
 #ifndef CH_GROUP_H
 #define CH_GROUP_H
 
 #include <choir/group.h>
+#include <choir/trace.h>
 
-#include "engine/hostlink.h"
-#include "group/environ.h"
-#include "group/meet.h"
-#include "group/record.h"
+#include "backend/backend.h"
+#include "backend/backend_fake.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/ref.h"
+#include "group/call.h"
+#include "group/context.h"
+#include "group/token.h"
+#include "trace/flight.h"
 
 struct choir_group {
     int rank, nranks;
-    struct ch_hostlink link; /* this rank's segment and waiter, and its neighbours on this host */
-    bool linked;             /* `link` was opened */
-    struct ch_meeting_place place;
-    choir_store *round;        /* this meeting's corner of place.store */
-    struct ch_record *records; /* of all ranks */
-    int *hosts;                /* of all ranks: which host, counted by lowest rank */
-    char origin[512];
+    struct ch_context *context;
+    char *name, *description;
+    int *global; /* which ranks of the first group ours are; NULL: the same */
+    choir_store
+        *store; /* of a group that was split off: made when first asked for; under the lock */
+
+    const struct ch_backend_ops *backend;
+    void *backend_self;
+    struct ch_fake fake;            /* backend_self of fake groups */
+    struct ch_flight_group *flight; /* NULL: nothing is recorded */
+
+    struct ch_ref refs;       /* the handle's, each work's, each note's, the attendant's */
+    struct ch_token token;    /* who runs the queue */
+    struct ch_lock lock;      /* guards the next block */
+    struct ch_list queue;     /* collectives issued, not done: struct ch_call.link, in order */
+    struct ch_list transfers; /* works that are sends and receives under way: the same */
+    struct ch_list batches;   /* open ones, of whichever thread */
+    choir_work *free_works;   /* a stack */
+    size_t nfree_works;
+    bool closed;         /* shut down, or being destroyed: nothing new */
+    _Atomic bool hooked; /* there is one; written under the lock, read by anybody */
+    void (*hook)(void *arg, const choir_work_info *info);
+    void *hook_arg;
+    uint64_t nsplits;    /* collective over this group, so the same on all members */
+    uint64_t nmonitored; /* monitored barriers, the same */
+
+    _Atomic uint64_t ncollectives, ntransfers; /* issued; written under the lock, read by anybody */
+    _Atomic uint64_t nbatches;                 /* length of `batches`: most calls need not look */
+    _Atomic uint64_t nunderway;                /* issued, not done */
+    _Atomic uint64_t
+        nnotes; /* posted to the thread that calls back, not yet run: part of the next */
+    _Atomic uint64_t npending; /* issued, not done or with callbacks still to run */
+    _Atomic int64_t timeout_ms;
+
+    bool failed;          /* under the lock, for backends that do not know it themselves */
+    choir_error error;    /* the first failure; never changes */
+    _Atomic bool aborted; /* by choir_group_abort(), here */
+
+    struct ch_list registered;  /* registry.c's, under its lock */
+    struct ch_list attended;    /* attend.c's, under its lock, then the service thread's */
+    bool in_attendance, kicked; /* under its lock: in its list, with a reference; to be looked at */
 };
+
+/* A group around a backend that is ready. Takes `context` (a reference), `global` and `backend_self` over, also on
+ * failure. `name` and `description` are copied. It is not registered yet. */
+choir_status ch_group_create(struct ch_context *context, int rank, int nranks, int *global,
+                             const char *name, const char *description,
+                             const struct ch_backend_ops *backend, void *backend_self,
+                             choir_group **group_out);
+
+void ch_group_ref(choir_group *group);
+void ch_group_unref(choir_group *group);
+
+/* CHOIR_OK, or the failure as this thread's last error. */
+choir_status ch_group_check(choir_group *group);
+
+/* Fail with `why` unless it has failed; tell the others. */
+void ch_group_fail(choir_group *group, const choir_error *why);
+
+/* --- queue.c ------------------------------------------------------------------------------------- */
+
+/* Run what can be run now, of collectives and sends and receives. True if something is left that waits for
+ * others and that nobody else looks after; *next_io is then lowered to the next deadline. */
+bool ch_group_turn(choir_group *group, ch_deadline *next_io);
+
+/* Wait until `ready(arg)`, helping meanwhile. */
+choir_status ch_group_wait(choir_group *group, bool (*ready)(void *arg), void *arg,
+                           ch_deadline until, const char *what);
+
+/* One operation less that is not settled. */
+void ch_group_settle(choir_group *group);
 
 #endif

@@ -100,13 +100,15 @@ static void check_bells(struct rank *ranks, int nranks)
 {
     for (int from = 0; from < nranks; from++) {
         for (int to = 0; to < nranks; to++) {
-            struct ch_neighbour *there = ch_hostlink_find(&ranks[from].group->link, to);
+            struct ch_neighbour *there = ch_hostlink_find(&ranks[from].group->context->engine->link,
+                                                          to);
             uint64_t rings = 0;
 
             CHOIR_CHECK(there != NULL);
             CHOIR_CHECK_EQ((int)there->page->rank, to);
             ch_bell_ring(&there->bell);
-            CHOIR_CHECK_EQ(ch_sys_read(ranks[to].group->link.self.bell_fd, &rings, sizeof(rings)),
+            CHOIR_CHECK_EQ(ch_sys_read(ranks[to].group->context->engine->link.self.bell_fd, &rings,
+                                       sizeof(rings)),
                            (ssize_t)sizeof(rings));
             CHOIR_CHECK_EQ(rings, 1u);
         }
@@ -131,7 +133,7 @@ static void check_group(const choir_group *group, int rank, int nranks)
         CHOIR_CHECK(peer.shares_memory);
         CHOIR_CHECK_EQ(strlen(peer.boot_id), 36u);
         CHOIR_CHECK(peer.host[0] != '\0' && peer.cpu[0] != '\0' && peer.build[0] != '\0');
-        if (group->link.self.pidfd < 0) { /* valgrind has none */
+        if (group->context->engine->link.self.pidfd < 0) { /* valgrind has none */
             CHOIR_CHECK_STATUS(choir_group_alive(group, r, &alive), CHOIR_ERR_UNSUPPORTED);
         } else {
             CHOIR_CHECK_OK(choir_group_alive(group, r, &alive));

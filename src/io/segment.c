@@ -36,6 +36,8 @@ struct ch_seg {
     ino_t ino;
     void *base;
     size_t nbytes;
+    size_t room; /* bytes of address space at base; more than nbytes while it can grow */
+    bool ours;   /* made by this process */
 };
 
 static struct {
@@ -61,6 +63,11 @@ int ch_seg_fd(const struct ch_seg *seg)
     return seg->fd;
 }
 
+bool ch_seg_is_ours(const struct ch_seg *seg)
+{
+    return seg->ours;
+}
+
 /* --- one mapping per file ---------------------------------------------------------------------- */
 
 static struct ch_seg *find_locked(dev_t dev, ino_t ino) CH_REQUIRES(the_segments.lock)
@@ -79,11 +86,11 @@ static struct ch_seg *find_locked(dev_t dev, ino_t ino) CH_REQUIRES(the_segments
  * before. */
 static choir_status map_locked(struct ch_seg *seg) CH_REQUIRES(the_segments.lock)
 {
-    void *base = ch_sys_map_shared(seg->fd, seg->nbytes);
+    void *base = ch_sys_map_shared(seg->fd, seg->room);
 
     ch_lock_assert_held(&the_segments.lock);
     if (base == NULL)
-        return ch_fail_errno("segment: map %zu bytes", seg->nbytes);
+        return ch_fail_errno("segment: map %zu bytes", seg->room);
     seg->base = base;
     seg->refs = 1;
     ch_list_push_back(&the_segments.mapped, &seg->link);
@@ -93,7 +100,7 @@ static choir_status map_locked(struct ch_seg *seg) CH_REQUIRES(the_segments.lock
 /* Takes half-built segments, which are in no table. */
 static void destroy(struct ch_seg *seg)
 {
-    ch_sys_unmap(seg->base, seg->nbytes);
+    ch_sys_unmap(seg->base, seg->room);
     ch_sys_close(seg->fd);
     ch_free(seg);
 }
@@ -131,7 +138,7 @@ static choir_status identify(struct ch_seg *seg)
         return ch_fail_errno("segment: stat");
     seg->dev = st.st_dev;
     seg->ino = st.st_ino;
-    seg->nbytes = (size_t)st.st_size;
+    seg->nbytes = seg->room = (size_t)st.st_size;
     return CHOIR_OK;
 }
 
@@ -172,43 +179,47 @@ static choir_status check_there_is_enough(size_t nbytes)
     return CHOIR_OK;
 }
 
-static choir_status fill_and_seal(int fd, size_t nbytes)
+/* Bytes `from` to `end`. */
+static choir_status fill(int fd, size_t from, size_t end)
 {
-    for (size_t done = 0; done < nbytes;) {
-        size_t piece = nbytes - done < PIECE ? nbytes - done : PIECE;
+    for (size_t done = from; done < end;) {
+        size_t piece = end - done < PIECE ? end - done : PIECE;
 
         if (ch_sys_fallocate(fd, done, piece) != 0)
             return ch_fail_errno("segment: allocate bytes %zu to %zu of %zu", done, done + piece,
-                                 nbytes);
+                                 end);
         done += piece;
     }
+    return CHOIR_OK;
+}
+
+static choir_status seal(int fd)
+{
     if (ch_sys_add_seals(fd, SEALS) != 0)
         return ch_fail_errno("segment: seal its size");
     return CHOIR_OK;
 }
 
-choir_status ch_seg_create(const char *name, size_t nbytes, struct ch_seg **seg_out)
+/* Address space beyond the file's end costs nothing and must not be touched until the file has grown. */
+static choir_status create(const char *name, size_t nbytes, size_t room, struct ch_seg **seg_out)
 {
-    struct ch_seg *seg;
-    choir_status rc;
+    struct ch_seg *seg = new_record(-1);
+    choir_status rc = CHOIR_OK;
 
-    if (nbytes == 0 || nbytes > PTRDIFF_MAX)
-        return ch_fail(CHOIR_ERR_INVALID, "segment: %zu bytes is not a size it can have", nbytes);
-    rc = check_there_is_enough(nbytes);
-    if (rc != CHOIR_OK)
-        return rc;
-    seg = new_record(-1);
     if (seg == NULL)
         return ch_fail(CHOIR_ERR_NOMEM, "segment: no memory for its record");
-
     seg->fd = ch_sys_memfd(name);
     if (seg->fd < 0)
         rc = ch_fail_errno("segment: memfd \"%s\"", name);
     if (rc == CHOIR_OK)
-        rc = fill_and_seal(seg->fd, nbytes);
+        rc = fill(seg->fd, 0, nbytes);
+    if (rc == CHOIR_OK && room == nbytes)
+        rc = seal(seg->fd);
     if (rc == CHOIR_OK)
         rc = identify(seg);
     if (rc == CHOIR_OK) {
+        seg->ours = true;
+        seg->room = room;
         ch_lock(&the_segments.lock);
         rc = map_locked(seg);
         ch_unlock(&the_segments.lock);
@@ -219,6 +230,45 @@ choir_status ch_seg_create(const char *name, size_t nbytes, struct ch_seg **seg_
     }
     *seg_out = seg;
     return CHOIR_OK;
+}
+
+choir_status ch_seg_create(const char *name, size_t nbytes, struct ch_seg **seg_out)
+{
+    return ch_seg_create_growing(name, nbytes, nbytes, seg_out);
+}
+
+choir_status ch_seg_create_growing(const char *name, size_t nbytes, size_t most,
+                                   struct ch_seg **seg_out)
+{
+    choir_status rc;
+
+    if (nbytes == 0 || nbytes > most || most > PTRDIFF_MAX)
+        return ch_fail(CHOIR_ERR_INVALID, "segment: %zu bytes is not a size it can have", nbytes);
+    rc = check_there_is_enough(nbytes);
+    return rc == CHOIR_OK ? create(name, nbytes, most, seg_out) : rc;
+}
+
+choir_status ch_seg_grow(struct ch_seg *seg, size_t nbytes)
+{
+    choir_status rc;
+
+    if (nbytes < seg->nbytes || nbytes > seg->room)
+        return ch_fail(CHOIR_ERR_INVALID, "segment: to %zu bytes, expected %zu to %zu", nbytes,
+                       seg->nbytes, seg->room);
+    if (ch_sys_truncate(seg->fd, (off_t)nbytes) != 0)
+        return ch_fail_errno("segment: make it %zu bytes long", nbytes);
+    rc = seal(seg->fd);
+    if (rc == CHOIR_OK)
+        seg->nbytes = nbytes; /* the creator's alone: nobody else has the descriptor yet */
+    return rc;
+}
+
+choir_status ch_seg_fill(struct ch_seg *seg, size_t from, size_t nbytes)
+{
+    if (from > seg->nbytes || nbytes > seg->nbytes - from)
+        return ch_fail(CHOIR_ERR_INVALID, "segment: bytes %zu to %zu of %zu", from, from + nbytes,
+                       seg->nbytes);
+    return fill(seg->fd, from, from + nbytes);
 }
 
 /* --- attaching --------------------------------------------------------------------------------- */

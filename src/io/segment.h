@@ -12,6 +12,7 @@
 #ifndef CH_SEGMENT_H
 #define CH_SEGMENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <choir/status.h>
@@ -23,6 +24,17 @@ struct ch_seg;
  * Threads: any, as all calls here.
  * Errors:  CHOIR_ERR_INVALID for no or absurdly many bytes, CHOIR_ERR_NOMEM for more than there are. */
 choir_status ch_seg_create(const char *name, size_t nbytes, struct ch_seg **seg_out);
+
+/* The same for a segment whose size is not known yet: it has `nbytes` now, and an address at which it can
+ * grow to `most`. It is sealed, and may be passed on, when it has grown. */
+choir_status ch_seg_create_growing(const char *name, size_t nbytes, size_t most,
+                                   struct ch_seg **seg_out);
+
+/* Give it its size, once: at least what it has and at most what was said. It has no further pages by that:
+ * nobody may touch what its creator has not had allocated with ch_seg_fill(). Pages that are not needed
+ * need not be made, which takes its time (a millisecond for 4 MiB). */
+choir_status ch_seg_grow(struct ch_seg *seg, size_t nbytes);
+choir_status ch_seg_fill(struct ch_seg *seg, size_t from, size_t nbytes);
 
 /* Map the segment whose descriptor a peer passed us and promised to have `nbytes`.
  * Ownership: `fd` is taken over, also on failure; *seg_out ends with ch_seg_detach().
@@ -36,6 +48,9 @@ void *ch_seg_base(const struct ch_seg *seg);
 
 /* Of the whole segment, at least what was promised. */
 size_t ch_seg_nbytes(const struct ch_seg *seg);
+
+/* Whether it was made in this process: then so lives whoever made it. */
+bool ch_seg_is_ours(const struct ch_seg *seg);
 
 /* To pass on; stays the segment's. */
 int ch_seg_fd(const struct ch_seg *seg);

@@ -42,6 +42,19 @@ void ch_copy_nt(void *dst, const void *src, size_t nbytes);
 /* Set `count` elements to the one at `element`, whose size is 1, 2, 4, 8 or 16 bytes. */
 void ch_fill(void *dst, const void *element, size_t size, size_t count);
 
+/* Accumulators: f16, bf16 and the 8-bit floats are summed in f32, so that partial sums that travel are not
+ * rounded on the way; all other types are their own accumulators. */
+static inline choir_type ch_accumulator(choir_type type)
+{
+    return type == CHOIR_F16 || type == CHOIR_BF16 || type == CHOIR_F8E4M3 || type == CHOIR_F8E5M2
+               ? CHOIR_F32
+               : type;
+}
+
+/* From such a type to f32 and, rounded once, back. The f32 side is aligned. */
+void ch_widen(choir_type type, float *dst, const void *src, size_t count);
+void ch_narrow(choir_type type, void *dst, const float *src, size_t count);
+
 /* --- variants: one table for each instruction set ---------------------------------------------- */
 
 typedef void (*ch_reduce_fn)(const struct ch_reduction *r, void *const *dsts, size_t ndsts,

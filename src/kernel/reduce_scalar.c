@@ -318,6 +318,18 @@ static float combine_f32(choir_redop op, float a, float b)
     return a;
 }
 
+void ch_widen(choir_type type, float *dst, const void *src, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        dst[i] = load_f32(type, at(src, i, ch_type_bytes[type]));
+}
+
+void ch_narrow(choir_type type, void *dst, const float *src, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        store_f32(type, &dst, 1, i, src[i]);
+}
+
 /* f32 and everything narrower, which is rounded once, when stored; complex64 as pairs of f32. */
 static void reduce_f32(const struct ch_reduction *r, void *const *dsts, size_t ndsts,
                        const void *const *srcs, size_t nsrcs, size_t count)

@@ -7,8 +7,8 @@ import sys
 
 SOURCE = pathlib.Path(os.environ["CHOIR_TEST_SOURCE"])
 BUILD = pathlib.Path(os.environ["CHOIR_TEST_BUILD"])
-EXAMPLE = SOURCE / "examples/01_reduce/reduce.c"
-EXAMPLE_PRINTS = "37 74 111 148 \n"
+EXAMPLE = SOURCE / "examples/02_allreduce/allreduce.c"
+EXAMPLE_PRINTS = "rank 0 of 1: 1 2 3 4\n"
 
 
 def skip(reason):

@@ -78,7 +78,7 @@ def test_arguments_arrive_as_they_are():
 
 
 def test_ranks_meet_across_hosts():
-    done = on_hosts("--ranks", 0, BUILD / "bin/examples/rendezvous")
+    done = on_hosts("--ranks", 0, BUILD / "bin/examples/say_hello")
     check(done.returncode == 0 and done.stdout.count(b"on another host") == 2, done)
 
 

@@ -1,0 +1,66 @@
+/*
+ * algo.h - algorithms: a shape in, a schedule out. One file each, listed in algo.def.
+ *
+ * An algorithm knows sched/ and nothing else: not the engine, not a transport, no address, no byte. Its
+ * file says in its head what it costs and when to choose it; the choice itself is select.h's.
+ *
+ * Costs are per rank and round, n being the bytes of the operation's block (of all blocks, where
+ * there are N) and N the ranks: "moves" counts bytes read and written by the rank's own hands, "sends"
+ * messages and their bytes, "waits" how often in a row it must wait for others, "room" the slots.
+ */
+#ifndef CH_ALGO_H
+#define CH_ALGO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sched/sched.h"
+
+/* What a schedule is asked for. */
+struct ch_shape {
+    enum ch_coll coll;
+    uint32_t rank, nranks;
+    uint32_t root; /* of broadcast, reduce, gather, scatter; else 0 */
+    bool in_place; /* IN and OUT are one buffer (of this rank; ranks may differ) */
+};
+
+/* Slots are counted in 16 bits, and the blocks of an all-to-all are N * N. */
+enum { CH_ALGO_RANKS_MAX = 32767 };
+
+/* What an algorithm needs beside its steps; the same on all ranks (sched.h, struct ch_sched). */
+struct ch_needs {
+    uint32_t flags, stage_slots, line_slots;
+};
+
+struct ch_algo {
+    enum ch_coll coll;
+    const char *name; /* unique among those of its operation: "two-shot" */
+    const char *help; /* one line */
+
+    bool uses_memory; /* steps name other ranks' STAGE or LINE: all ranks must share memory */
+    bool in_line;     /* payload in LINE: one round, tiny, blocks of equal lengths */
+    bool
+        any_order; /* not the sum from the first rank to the last: other order, or other brackets */
+    bool partial;  /* partial results (COMBINE): no contribution can be scaled, so no premul-sum */
+    bool even_only; /* blocks must have equal lengths */
+
+    /* Whether it can do this number of ranks at all; NULL: any. */
+    bool (*fits)(uint32_t nranks);
+
+    /* Pure arithmetic: writes the rank's steps, moves no byte. There are at least two ranks. */
+    struct ch_needs (*emit)(const struct ch_shape *shape, struct ch_builder *b);
+};
+
+extern const struct ch_algo *const ch_algos[]; /* all of algo.def, ended by NULL */
+
+/* NULL if there is none of that name. */
+const struct ch_algo *ch_algo_find(enum ch_coll coll, const char *name);
+
+bool ch_algo_fits(const struct ch_algo *algo, uint32_t nranks);
+
+/* The schedule of `shape`'s rank. CHOIR_ERR_INVALID if the shape makes no sense or does not fit. One rank
+ * alone has nothing to agree on: then all algorithms of an operation give the same schedule. */
+choir_status ch_algo_build(const struct ch_algo *algo, const struct ch_shape *shape,
+                           struct ch_sched **sched_out);
+
+#endif

@@ -1,0 +1,186 @@
+/*
+ * backend_host.c - operations by schedules over shared memory, sends and receives by messages.
+ */
+#include "backend/backend_host.h"
+
+#include "base/error.h"
+#include "engine/poison.h"
+#include "engine/runner.h"
+#include "engine/suspect.h"
+#include "kernel/kernel.h"
+
+/* A send or a receive under way. */
+struct transfer_run {
+    struct ch_transfer transfer;
+    struct iovec iov;
+    struct ch_vigil vigil;
+    bool begun;
+};
+
+union host_run {
+    struct ch_run coll;
+    struct transfer_run transfer;
+};
+_Static_assert(sizeof(union host_run) <= CH_BACKEND_RUN_MAX, "the group has room for it");
+
+static bool is_transfer(const struct ch_op *op)
+{
+    return op->type == CHOIR_OP_SEND || op->type == CHOIR_OP_RECV || op->type == CHOIR_OP_RECV_ANY;
+}
+
+/* --- sends and receives ------------------------------------------------------------------------------ */
+
+static struct iovec bytes_of(const struct ch_blocks *blocks, choir_type type)
+{
+    struct ch_piece piece = blocks->pieces != NULL
+                                ? blocks->pieces[0]
+                                : (struct ch_piece){ blocks->base, blocks->count };
+
+    return (struct iovec){ .iov_base = piece.data, .iov_len = piece.count * ch_type_bytes[type] };
+}
+
+/* Both sides must mean the same type; lengths are compared by themselves. */
+static uint64_t check_of(const struct ch_op *op)
+{
+    return (uint64_t)op->dtype + 1;
+}
+
+/* Messages know ranks by their number in the first group. */
+static int peer_of(const struct ch_channel *channel, const struct ch_op *op)
+{
+    return op->peer < 0 ? CH_P2P_ANY : channel->members[op->peer].neighbour->rank;
+}
+
+static choir_status begin_transfer(struct ch_channel *channel, const struct ch_op *op,
+                                   struct transfer_run *run)
+{
+    struct ch_p2p *p2p = channel->rank->p2p;
+    uint64_t context = ch_channel_context(channel, true), tag = (uint64_t)op->tag;
+    choir_status rc = ch_poisoned(channel);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    run->begun = true;
+    if (op->type == CHOIR_OP_SEND) {
+        run->iov = bytes_of(&op->in, op->dtype);
+        ch_p2p_send(p2p, &run->transfer, (uint32_t)peer_of(channel, op), context, tag, check_of(op),
+                    &run->iov, 1);
+    } else {
+        run->iov = bytes_of(&op->out, op->dtype);
+        ch_p2p_recv(p2p, &run->transfer, peer_of(channel, op), context, tag, check_of(op),
+                    &run->iov, 1);
+    }
+    return CHOIR_OK;
+}
+
+static int member_of(const struct ch_channel *channel, int rank)
+{
+    for (uint32_t i = 0; i < channel->nranks; i++) {
+        if (channel->members[i].neighbour->rank == rank)
+            return (int)i;
+    }
+    return CHOIR_NO_RANK;
+}
+
+/* A failure with a member that is no more is the group's, whose record says more. */
+static choir_status end_of_transfer(struct ch_channel *channel, struct ch_op *op,
+                                    const struct transfer_run *run)
+{
+    choir_status rc;
+
+    if (run->transfer.status == CHOIR_OK) {
+        if (op->type != CHOIR_OP_SEND)
+            op->peer = member_of(channel, run->transfer.source);
+        return CHOIR_OK;
+    }
+    rc = ch_poisoned(channel);
+    return rc != CHOIR_OK ? rc : ch_error_load(&run->transfer.error);
+}
+
+static bool is_done(struct ch_transfer *transfer)
+{
+    /* Acquire, pairs with the release with which p2p sets it: all else is readable. */
+    return atomic_load_explicit(&transfer->done, memory_order_acquire) != 0;
+}
+
+static choir_status step_transfer(struct ch_channel *channel, struct ch_op *op,
+                                  struct transfer_run *run)
+{
+    choir_status rc;
+
+    if (!is_done(&run->transfer))
+        ch_p2p_progress(channel->rank->p2p);
+    if (is_done(&run->transfer))
+        return end_of_transfer(channel, op, run);
+    rc = ch_vigil_keep(&run->vigil, channel, op, op->peer < 0 ? CH_FOR_ANY : op->peer, false);
+    if (rc == CHOIR_IN_PROGRESS)
+        return rc;
+    /* What a peer sent before it left may have come just now. */
+    ch_p2p_progress(channel->rank->p2p);
+    return is_done(&run->transfer) ? end_of_transfer(channel, op, run) : rc;
+}
+
+static void stop_transfer(struct ch_channel *channel, struct transfer_run *run)
+{
+    ch_vigil_end(&run->vigil, channel);
+    if (run->begun && !is_done(&run->transfer))
+        ch_p2p_cancel(channel->rank->p2p, &run->transfer, CHOIR_ERR_INTERRUPTED);
+}
+
+/* --- the backend ------------------------------------------------------------------------------------- */
+
+static choir_status begin(void *self, struct ch_op *op, void *memory)
+{
+    union host_run *run = memory;
+
+    return is_transfer(op) ? begin_transfer(self, op, &run->transfer)
+                           : ch_run_begin(self, op, &run->coll);
+}
+
+static choir_status step(void *self, struct ch_op *op, void *memory)
+{
+    union host_run *run = memory;
+
+    return is_transfer(op) ? step_transfer(self, op, &run->transfer)
+                           : ch_run_step(self, op, &run->coll);
+}
+
+static void end(void *self, struct ch_op *op, void *memory)
+{
+    union host_run *run = memory;
+
+    if (is_transfer(op))
+        stop_transfer(self, &run->transfer);
+    else
+        ch_run_end(self, &run->coll);
+}
+
+static choir_status error(void *self, choir_error *out)
+{
+    choir_status rc = ch_poisoned(self);
+
+    if (rc != CHOIR_OK)
+        ch_error_save(out);
+    return rc;
+}
+
+static void fail(void *self, const choir_error *why)
+{
+    ch_poison(self, why);
+}
+
+static void destroy(void *self)
+{
+    ch_channel_close(self);
+}
+
+const struct ch_backend_ops ch_backend_host = {
+    .name = "host",
+    .run_size = sizeof(union host_run),
+    .begin = begin,
+    .step = step,
+    .end = end,
+    .error = error,
+    .fail = fail,
+    .destroy = destroy,
+};

@@ -1,0 +1,154 @@
+/*
+ * choose.c - see choose.h.
+ *
+ * The choice is algo/select.h's. What it said is remembered by operation and size, since most programs do the
+ * same few over and over.
+ */
+#include "engine/choose.h"
+
+#include "algo/select.h"
+#include "base/error.h"
+#include "base/processors.h"
+#include "engine/describe.h"
+#include "engine/place.h"
+
+/* --- the situation --------------------------------------------------------------------------------- */
+
+/* The larger of a rank's input and output, if all blocks were as long as the longest. */
+static uint64_t operation_nbytes(const struct ch_channel *channel, const struct ch_run *run)
+{
+    uint64_t block = (uint64_t)run->longest * run->size;
+
+    switch (run->op->coll) {
+    case CH_ALLREDUCE:
+    case CH_BROADCAST:
+    case CH_REDUCE:
+        return block;
+    case CH_ALLGATHER:
+    case CH_REDUCE_SCATTER:
+    case CH_GATHER:
+    case CH_SCATTER:
+    case CH_ALLTOALL:
+        return block * channel->nranks;
+    case CH_BARRIER:
+    case CH_NCOLLS:
+        break;
+    }
+    return 0;
+}
+
+static struct ch_situation situation_of(const struct ch_channel *channel, const struct ch_run *run)
+{
+    return (struct ch_situation){ .coll = run->op->coll,
+                                  .nranks = channel->nranks,
+                                  .nbytes = operation_nbytes(channel, run),
+                                  .line_bytes = CH_LINE_NBYTES,
+                                  .processors = channel->rank->processors,
+                                  .shared = true,
+                                  .uneven = run->uneven,
+                                  .scaled = run->op->reduces &&
+                                            run->op->redop == CHOIR_PREMUL_SUM };
+}
+
+/* --- the algorithm --------------------------------------------------------------------------------- */
+
+static choir_status algo_by_name(const struct ch_run *run, const struct ch_situation *situation,
+                                 const struct ch_algo **algo_out)
+{
+    const struct ch_algo *algo = ch_algo_find(run->op->coll, run->op->algo);
+    const char *objection;
+    char names[256];
+
+    if (algo == NULL)
+        return ch_fail(CHOIR_ERR_INVALID, "%s: no algorithm \"%s\"; there are: %s",
+                       ch_coll_name(run->op->coll), run->op->algo,
+                       ch_algo_names(run->op->coll, names, sizeof(names)));
+    objection = ch_algo_objection(algo, situation);
+    if (objection != NULL)
+        return ch_fail(CHOIR_ERR_UNSUPPORTED, "%s: not by \"%s\": %s", ch_coll_name(run->op->coll),
+                       algo->name, objection);
+    *algo_out = algo;
+    return CHOIR_OK;
+}
+
+static struct ch_chosen *remembered(struct ch_channel *channel, const struct ch_situation *s)
+{
+    uint64_t h = s->nbytes * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+
+    return &channel->chosen[(h ^ s->coll * 7u) % CH_ARRAY_LEN(channel->chosen)];
+}
+
+static choir_status algo_by_size(struct ch_channel *channel, const struct ch_situation *s,
+                                 const struct ch_algo **algo_out)
+{
+    struct ch_chosen *c = remembered(channel, s);
+    uint8_t flags = (uint8_t)(s->uneven | s->scaled << 1 | s->shared << 2);
+    struct ch_choice choice;
+    choir_status rc;
+
+    if (CH_LIKELY(c->algo != NULL && c->nbytes == s->nbytes && c->coll == s->coll &&
+                  c->flags == flags)) {
+        *algo_out = c->algo;
+        return CHOIR_OK;
+    }
+    rc = ch_select(s, &channel->rank->overrules, &choice);
+    if (rc != CHOIR_OK)
+        return rc;
+    *c = (struct ch_chosen){ choice.algo, s->nbytes, (uint8_t)s->coll, flags };
+    *algo_out = choice.algo;
+    return CHOIR_OK;
+}
+
+/* --- the schedule ---------------------------------------------------------------------------------- */
+
+static choir_status build(const struct ch_sched_key *key, struct ch_sched **sched_out)
+{
+    struct ch_shape shape = { .coll = key->coll,
+                              .rank = key->rank,
+                              .nranks = key->nranks,
+                              .root = key->root,
+                              .in_place = key->in_place };
+
+    return ch_algo_build(key->algo, &shape, sched_out);
+}
+
+static choir_status get_schedule(struct ch_channel *channel, struct ch_run *run,
+                                 const struct ch_algo *algo)
+{
+    struct ch_sched_key key = { .algo = algo,
+                                .coll = run->op->coll,
+                                .rank = channel->me,
+                                .nranks = channel->nranks,
+                                .root = run->op->root,
+                                .in_place = run->op->in_place };
+    choir_status rc = ch_sched_cache_get(channel->schedules, &key, build, &run->cached);
+
+    if (rc == CHOIR_OK)
+        run->sched = run->cached->sched;
+    return rc;
+}
+
+choir_status ch_choose(struct ch_channel *channel, struct ch_run *run)
+{
+    struct ch_situation situation = situation_of(channel, run);
+    const struct ch_algo *algo = NULL;
+
+    for (;;) {
+        bool by_name = run->op->algo != NULL && run->phase == CH_RUN_RUNNING;
+        choir_status rc = by_name ? algo_by_name(run, &situation, &algo)
+                                  : algo_by_size(channel, &situation, &algo);
+
+        if (rc == CHOIR_OK)
+            rc = get_schedule(channel, run, algo);
+        if (rc != CHOIR_OK || ch_place_plan(channel, run))
+            return rc;
+        ch_sched_cache_put(run->cached);
+        run->cached = NULL;
+        if (by_name || !situation.shared)
+            return ch_fail(CHOIR_ERR_UNSUPPORTED,
+                           "group %s: the stage, %zu bytes, is too small for %s of %u ranks",
+                           channel->name, channel->stage_half, algo->name, channel->nranks);
+        situation.shared =
+            false; /* so many groups, or ranks, that there is next to no stage: messages */
+    }
+}

@@ -1,0 +1,236 @@
+/* death_test.c - ranks that are processes: killed, stopped, continued. */
+#include "engine/team.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <choir/log.h>
+
+#include "base/sys.h"
+#include "engine/poison.h"
+
+enum { RANKS = 4, COUNT = 1000 };
+
+/* Shared by the test and its ranks, each a child of it. */
+struct stage {
+    struct {
+        uint8_t id[CH_RANK_ID_NBYTES];
+        char socket[128];
+        _Atomic int step;           /* how far this rank has come: see below */
+        _Atomic uint64_t rounds;    /* operations done */
+        _Atomic uint64_t failed_at; /* monotonic */
+        choir_error error;
+        _Atomic int heard_stopped, heard_on;
+    } ranks[RANKS];
+    _Atomic uint64_t killed_at;
+    _Atomic int go_on; /* what ranks wait for */
+    int idle;          /* they do nothing but look */
+    int nranks;
+};
+
+enum { ANNOUNCED = 1, CONNECTED, OPEN, OVER };
+
+static struct stage *stage;
+
+static struct stage *make_stage(int nranks)
+{
+    struct stage *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                           0);
+
+    CHOIR_CHECK(s != MAP_FAILED);
+    s->nranks = nranks;
+    return s;
+}
+
+static void await_step(int who, int step)
+{
+    while (atomic_load(&stage->ranks[who].step) < step)
+        sched_yield();
+}
+
+static void await_all(int step)
+{
+    for (int r = 0; r < stage->nranks; r++)
+        await_step(r, step);
+}
+
+static void hear(void *arg, choir_log_level level, const char *subsystem, const char *line)
+{
+    int me = *(int *)arg;
+
+    (void)level, (void)subsystem;
+    if (strstr(line, "is stopped") != NULL)
+        atomic_store(&stage->ranks[me].heard_stopped, 1);
+    if (strstr(line, "goes on") != NULL)
+        atomic_store(&stage->ranks[me].heard_on, 1);
+}
+
+static void join_others(struct team *team, int me)
+{
+    struct mate *mate = &team->mates[me];
+
+    memset(team, 0, sizeof(*team));
+    team->n = (uint32_t)stage->nranks;
+    *mate = (struct mate){ .team = team, .me = (uint32_t)me };
+    CHOIR_CHECK_OK(ch_rank_create(me, &mate->rank));
+    memcpy(stage->ranks[me].id, mate->rank->link.id, CH_RANK_ID_NBYTES);
+    snprintf(stage->ranks[me].socket, sizeof(stage->ranks[me].socket), "%s",
+             mate->rank->link.listener.name);
+    atomic_store(&stage->ranks[me].step, ANNOUNCED);
+    await_all(ANNOUNCED);
+    for (int r = 0; r < stage->nranks; r++)
+        team->members[r] = (struct ch_hostlink_member){ r, stage->ranks[r].id,
+                                                        stage->ranks[r].socket };
+    CHOIR_CHECK_OK(team_connect(mate));
+    CHOIR_CHECK_OK(ch_channel_open_first(mate->rank, "test", &mate->channel));
+    atomic_store(&stage->ranks[me].step, OPEN);
+    await_all(OPEN);
+}
+
+static choir_status allreduce_once(struct mate *mate, float *memory, uint64_t seq)
+{
+    struct ch_op op = { .type = CHOIR_OP_ALLREDUCE,
+                        .coll = CH_ALLREDUCE,
+                        .dtype = CHOIR_F32,
+                        .redop = CHOIR_SUM,
+                        .reduces = true,
+                        .in_place = true,
+                        .longest = COUNT,
+                        .counts = COUNT,
+                        .seq = seq,
+                        .until = team_patience() };
+
+    op.in = op.out = (struct ch_blocks){
+        .step = 1, .nblocks = 1, .base = (char *)memory, .count = COUNT
+    };
+    return team_do(mate, &op);
+}
+
+static choir_status work_until_it_fails(struct mate *mate)
+{
+    static float memory[COUNT];
+    choir_status rc = CHOIR_OK;
+
+    for (uint64_t seq = 1; rc == CHOIR_OK; seq++) {
+        rc = stage->idle ? ch_poisoned(mate->channel) : allreduce_once(mate, memory, seq);
+        atomic_store(&stage->ranks[mate->me].rounds, seq);
+    }
+    return rc;
+}
+
+/* Work (or idle) until somebody dies. */
+static void survive(void *arg)
+{
+    static struct team team;
+    int me = *(int *)arg;
+    struct mate *mate = &team.mates[me];
+    choir_status rc;
+
+    join_others(&team, me);
+    rc = work_until_it_fails(mate);
+    atomic_store(&stage->ranks[me].failed_at, ch_sys_clock_ns());
+    ch_error_save(&stage->ranks[me].error);
+    CHOIR_CHECK_EQ((int)rc, (int)CHOIR_ERR_DEAD);
+    /* And at once, ever after. */
+    CHOIR_CHECK_EQ((int)work_until_it_fails(mate), (int)CHOIR_ERR_DEAD);
+    ch_channel_close(mate->channel);
+    ch_rank_unref(mate->rank);
+}
+
+static void start_ranks(void (*fn)(void *arg), int *pids)
+{
+    static int numbers[RANKS] = { 0, 1, 2, 3 };
+
+    for (int r = 0; r < stage->nranks; r++)
+        pids[r] = choir_test_fork(fn, &numbers[r]);
+}
+
+static void kill_and_check(bool idle, int victim)
+{
+    int pids[RANKS];
+
+    stage = make_stage(RANKS);
+    stage->idle = idle;
+    start_ranks(survive, pids);
+    for (int r = 0; r < RANKS; r++)
+        while (atomic_load(&stage->ranks[r].rounds) < 50)
+            sched_yield();
+    atomic_store(&stage->killed_at, ch_sys_clock_ns());
+    kill(pids[victim], SIGKILL);
+    for (int r = 0; r < RANKS; r++) {
+        uint64_t took;
+        char who[64];
+
+        if (r == victim)
+            continue;
+        choir_test_join(pids[r]);
+        took = atomic_load(&stage->ranks[r].failed_at) - atomic_load(&stage->killed_at);
+        CHOIR_CHECK_LT(took / CH_MS, (uint64_t)(choir_test_slowness() > 1 ? 1000 : 100));
+        CHOIR_CHECK_EQ(stage->ranks[r].error.culprit, victim);
+        snprintf(who, sizeof(who), "rank %d has died (process %d on host here)", victim,
+                 pids[victim]);
+        CHOIR_CHECK_HAS(stage->ranks[r].error.text, who);
+    }
+    munmap(stage, sizeof(*stage));
+}
+
+CHOIR_TEST_TIMED(death_in_an_operation_is_seen_within_100_ms_alone, 60)
+{
+    for (int i = 0; i < 8; i++)
+        kill_and_check(false, i % RANKS);
+}
+
+CHOIR_TEST_TIMED(death_is_seen_when_nobody_is_in_an_operation_alone, 60)
+{
+    for (int i = 0; i < 2; i++)
+        kill_and_check(true, 1 + i);
+}
+
+/* --- stopped ------------------------------------------------------------------------------------------ */
+
+static void work_for_a_while(void *arg)
+{
+    static struct team team;
+    static float memory[COUNT];
+    int me = *(int *)arg;
+
+    choir_log_set_sink(hear, arg);
+    join_others(&team, me);
+    for (uint64_t seq = 1;; seq++) {
+        /* All must stop at the same number: told by the sum. */
+        memory[0] = me == 0 && atomic_load(&stage->go_on) == 1;
+        memset(memory + 1, 0, sizeof(memory) - sizeof(memory[0]));
+        CHOIR_CHECK_OK(allreduce_once(&team.mates[me], memory, seq));
+        atomic_store(&stage->ranks[me].rounds, seq);
+        if (memory[0] > 0)
+            break;
+    }
+    ch_channel_close(team.mates[me].channel);
+    ch_rank_unref(team.mates[me].rank);
+}
+
+CHOIR_TEST_TIMED(a_stopped_rank_is_reported_and_goes_on_alone, 60)
+{
+    int pids[RANKS];
+    uint64_t stopped_at, took;
+
+    stage = make_stage(2);
+    start_ranks(work_for_a_while, pids);
+    for (int r = 0; r < 2; r++)
+        while (atomic_load(&stage->ranks[r].rounds) < 50)
+            sched_yield();
+    stopped_at = ch_sys_clock_ns();
+    kill(pids[1], SIGSTOP);
+    while (!atomic_load(&stage->ranks[0].heard_stopped))
+        sched_yield();
+    took = ch_sys_clock_ns() - stopped_at;
+    CHOIR_CHECK_LT(took / CH_MS, (uint64_t)1500 * choir_test_slowness());
+    kill(pids[1], SIGCONT);
+    atomic_store(&stage->go_on, 1);
+    choir_test_join(pids[0]);
+    choir_test_join(pids[1]);
+    munmap(stage, sizeof(*stage));
+}

@@ -1,0 +1,180 @@
+/*
+ * move.c - see move.h. The kernels do the work (kernel/kernel.h); here is which, with what.
+ */
+#include "engine/move.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "engine/describe.h"
+#include "engine/place.h"
+#include "kernel/kernel.h"
+
+/* --- room ------------------------------------------------------------------------------------------ */
+
+static choir_status grow_tables(struct ch_channel *channel, size_t count)
+{
+    struct iovec *iov;
+    void **places;
+
+    if (count <= channel->nplaces)
+        return CHOIR_OK;
+    iov = ch_regrow(channel->iov, count, sizeof(*iov));
+    if (iov != NULL)
+        channel->iov = iov;
+    places = ch_regrow(channel->places, count, sizeof(*places));
+    if (places != NULL)
+        channel->places = places;
+    if (iov == NULL || places == NULL)
+        return ch_fail(CHOIR_ERR_NOMEM, "group %s: no memory for a step of %zu ranges",
+                       channel->name, count);
+    channel->nplaces = count;
+    return CHOIR_OK;
+}
+
+static choir_status grow_scratch(struct ch_channel *channel, size_t nbytes)
+{
+    char *scratch;
+
+    if (nbytes <= channel->scratch_nbytes)
+        return CHOIR_OK;
+    scratch = ch_zalloc_aligned(CH_CACHE_UNIT, nbytes);
+    if (scratch == NULL)
+        return ch_fail(CHOIR_ERR_NOMEM, "group %s: no memory for %zu bytes of scratch",
+                       channel->name, nbytes);
+    ch_free(channel->scratch);
+    channel->scratch = scratch;
+    channel->scratch_nbytes = nbytes;
+    return CHOIR_OK;
+}
+
+/* Only its owner writes to a stage, and nobody reads what was not written: so its pages are there in time. */
+static choir_status make_stage(struct ch_channel *channel)
+{
+    choir_status rc = ch_seg_fill(channel->rank->link.self.seg, channel->lot.stage_at,
+                                  channel->lot.stage_nbytes);
+
+    channel->has_stage = rc == CHOIR_OK;
+    return rc;
+}
+
+choir_status ch_move_make_room(struct ch_channel *channel, const struct ch_run *run)
+{
+    /* No step has more ranges than the schedule. */
+    choir_status rc = grow_tables(channel, run->sched->nranges);
+
+    if (rc == CHOIR_OK && run->sched->stage_slots > 0 && CH_UNLIKELY(!channel->has_stage))
+        rc = make_stage(channel);
+    if (rc == CHOIR_OK)
+        rc = grow_scratch(channel, run->sched->scratch_slots * run->scratch_slot);
+    return rc;
+}
+
+/* --- copies ---------------------------------------------------------------------------------------- */
+
+static bool is_widened(const struct ch_run *run, const struct ch_range *range)
+{
+    return range->region == CH_SCRATCH && run->acc != run->op->dtype;
+}
+
+static float *floats(char *p)
+{
+    return (float *)(void *)p; /* scratch slots are whole cache lines, accumulators float */
+}
+
+void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const struct ch_range *dst,
+                  const struct ch_range *src)
+{
+    struct ch_place to = ch_place_of(channel, run, dst), from = ch_place_of(channel, run, src);
+    choir_type type = run->op->dtype;
+
+    if (to.count == 0 || to.at == from.at)
+        return;
+    if (is_widened(run, dst) == is_widened(run, src))
+        ch_copy(to.at, from.at, to.count * ch_place_size(run, dst));
+    else if (is_widened(run, dst))
+        ch_widen(type, floats(to.at), from.at, to.count);
+    else
+        ch_narrow(type, to.at, floats(from.at), to.count);
+}
+
+/* --- reductions ------------------------------------------------------------------------------------ */
+
+/* Divided, if it is an average, in the accumulator's type, then rounded once; `from` stays as it is. */
+static void narrow_average(const struct ch_run *run, struct ch_place to, const float *from,
+                           size_t divisor)
+{
+    struct ch_reduction r = { .type = CHOIR_F32, .op = CHOIR_AVG, .divisor = divisor };
+    enum { PIECE = 256 };
+    float piece[PIECE];
+    void *dst = piece;
+
+    for (size_t done = 0; done < to.count; done += PIECE) {
+        size_t count = to.count - done < PIECE ? to.count - done : PIECE;
+        const void *src = from + done;
+
+        ch_reduce(&r, &dst, 1, &src, 1, count);
+        ch_narrow(run->op->dtype, to.at + done * run->size, piece, count);
+    }
+}
+
+void ch_move_finish(struct ch_channel *channel, const struct ch_run *run,
+                    const struct ch_range *dst, const struct ch_range *src)
+{
+    struct ch_place to = ch_place_of(channel, run, dst), from = ch_place_of(channel, run, src);
+    const struct ch_reduction r = { .type = run->op->dtype,
+                                    .op = CHOIR_AVG,
+                                    .divisor = channel->nranks };
+    const void *sum = from.at;
+    void *result = to.at;
+
+    if (to.count == 0)
+        return;
+    if (run->op->redop != CHOIR_AVG)
+        ch_move_copy(channel, run, dst, src);
+    else if (is_widened(run, src))
+        narrow_average(run, to, floats(from.at), channel->nranks);
+    else
+        ch_reduce(&r, &result, 1, &sum, 1, to.count);
+}
+
+static const double *factors(struct ch_channel *channel)
+{
+    for (uint32_t who = 0; who < channel->nranks; who++)
+        channel->factors[who] = ch_call_factor(channel, who);
+    return channel->factors;
+}
+
+static void reduce(struct ch_channel *channel, const struct ch_run *run,
+                   const struct ch_reduction *r, const struct ch_range *ranges, uint32_t nsrcs)
+{
+    struct ch_place to = ch_place_of(channel, run, &ranges[0]);
+    void *dst = to.at;
+
+    if (to.count == 0)
+        return;
+    for (uint32_t i = 0; i < nsrcs; i++)
+        channel->places[i] = ch_place_of(channel, run, &ranges[1 + i]).at;
+    ch_reduce(r, &dst, 1, (const void *const *)channel->places, nsrcs, to.count);
+}
+
+void ch_move_reduce(struct ch_channel *channel, const struct ch_run *run,
+                    const struct ch_range *ranges, uint32_t nsrcs)
+{
+    struct ch_reduction r = { .type = run->op->dtype,
+                              .op = run->op->redop,
+                              .divisor = channel->nranks };
+
+    if (r.op == CHOIR_PREMUL_SUM)
+        r.factors = factors(channel);
+    reduce(channel, run, &r, ranges, nsrcs);
+}
+
+void ch_move_combine(struct ch_channel *channel, const struct ch_run *run,
+                     const struct ch_range *ranges, uint32_t nsrcs)
+{
+    struct ch_reduction r = { .type = run->acc, .op = run->op->redop };
+
+    if (r.op == CHOIR_AVG)
+        r.op = CHOIR_SUM; /* divided when it is finished */
+    reduce(channel, run, &r, ranges, nsrcs);
+}

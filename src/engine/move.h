@@ -1,0 +1,22 @@
+/*
+ * move.h - what steps of a schedule do to bytes.
+ */
+#ifndef CH_MOVE_H
+#define CH_MOVE_H
+
+#include "engine/runner.h"
+
+/* Ranges are: where to, then from where. */
+void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const struct ch_range *dst,
+                  const struct ch_range *src);
+void ch_move_finish(struct ch_channel *channel, const struct ch_run *run,
+                    const struct ch_range *dst, const struct ch_range *src);
+void ch_move_reduce(struct ch_channel *channel, const struct ch_run *run,
+                    const struct ch_range *ranges, uint32_t nsrcs);
+void ch_move_combine(struct ch_channel *channel, const struct ch_run *run,
+                     const struct ch_range *ranges, uint32_t nsrcs);
+
+/* Scratch and tables for the run's schedule, which only grow. */
+choir_status ch_move_make_room(struct ch_channel *channel, const struct ch_run *run);
+
+#endif

@@ -1,0 +1,148 @@
+/*
+ * rank.c - making and ending a rank's context; what the service thread does for it is in watch.c.
+ */
+#include "engine/rank.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/forked.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/params.h"
+#include "engine/channel.h"
+#include "engine/poison.h"
+#include "engine/watch.h"
+
+choir_status ch_rank_create(int number, struct ch_rank **rank_out)
+{
+    struct ch_rank *rank = ch_zalloc_aligned(CH_CACHE_UNIT, sizeof(*rank));
+    choir_status rc;
+
+    if (rank == NULL)
+        return ch_fail(CHOIR_ERR_NOMEM, "no memory for the context of rank %d", number);
+    ch_ref_init(&rank->refs);
+    rank->rank = number;
+    ch_lock_init(&rank->lock, CH_LOCK_RANK);
+    ch_list_init(&rank->channels);
+    ch_list_init(&rank->leaving);
+    rc = ch_hostlink_open(&rank->link, number);
+    if (rc != CHOIR_OK) {
+        ch_rank_unref(rank);
+        return rc;
+    }
+    *rank_out = rank;
+    return CHOIR_OK;
+}
+
+static struct ch_byte_ring *ring_of(const struct ch_rank *rank, size_t whose, size_t writer)
+{
+    char *base = ch_seg_base(rank->link.neighbours[whose].seg);
+
+    return (struct ch_byte_ring *)(void *)(base +
+                                           ch_layout_ring(&rank->link.layout, (uint32_t)writer));
+}
+
+/* A way to every neighbour, and to ourselves. */
+static choir_status connect_streams(struct ch_rank *rank)
+{
+    const struct ch_hostlink *link = &rank->link;
+    size_t me = 0;
+
+    while (link->neighbours[me].rank != link->rank)
+        me++;
+    for (size_t i = 0; i < link->count; i++) {
+        uint32_t peer = (uint32_t)link->neighbours[i].rank;
+        struct ch_stream *stream;
+        choir_status rc = i == me
+                              ? ch_transport_self_open(peer, link->layout.ring_room, &stream)
+                              : ch_transport_shm_open(peer, ring_of(rank, me, i),
+                                                      ring_of(rank, i, me), link->layout.ring_room,
+                                                      &link->neighbours[i].bell, &stream);
+
+        if (rc != CHOIR_OK)
+            return rc;
+        ch_p2p_connect(rank->p2p, peer, stream);
+    }
+    return CHOIR_OK;
+}
+
+/* A message that we sent was refused after we were done with it. If it was a schedule's, the ranks are in
+ * different operations; a user's is the receiver's failure, and said there. */
+static void message_refused(void *arg, uint64_t context, const choir_error *record)
+{
+    struct ch_rank *rank = arg;
+
+    if (!ch_poison_by_refusal(rank, context, record))
+        ch_log_warn("rank %d: %s", rank->rank, record->text);
+}
+
+/* Ranks may be confined differently, but must all decide alike: the least of what they have. */
+static uint32_t shared_processors(const struct ch_hostlink *link)
+{
+    uint32_t least = UINT32_MAX;
+
+    for (size_t i = 0; i < link->count; i++) {
+        if (link->neighbours[i].page->processors < least)
+            least = link->neighbours[i].page->processors;
+    }
+    return least;
+}
+
+choir_status ch_rank_connect(struct ch_rank *rank, uint32_t nranks, const char *host,
+                             const struct ch_hostlink_member *members, size_t count,
+                             const struct ch_patience *patience)
+{
+    choir_status rc = ch_hostlink_exchange(&rank->link, members, count, patience);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    rank->nranks = nranks;
+    snprintf(rank->host, sizeof(rank->host), "%s", host);
+    rank->processors = shared_processors(&rank->link);
+    ch_pool_init(&rank->pool, &rank->link.layout);
+    rc = ch_overrules_parse(ch_params()->algo, &rank->overrules);
+    if (rc == CHOIR_OK)
+        rc = ch_p2p_create(nranks, &rank->link.waiter.bell, &rank->p2p);
+    if (rc == CHOIR_OK) {
+        ch_p2p_on_refusal(rank->p2p, &(struct ch_p2p_refusal){ message_refused, rank });
+        rc = connect_streams(rank);
+    }
+    return rc == CHOIR_OK ? ch_watch_start(rank) : rc;
+}
+
+struct ch_rank *ch_rank_ref(struct ch_rank *rank)
+{
+    ch_ref_get(&rank->refs);
+    return rank;
+}
+
+static void destroy(struct ch_rank *rank)
+{
+    ch_watch_stop(rank);
+    if (!ch_is_forked()) { /* a child does not have the segments in which they would look */
+        ch_channels_forget(rank);
+        ch_p2p_destroy(rank->p2p);
+    }
+    ch_hostlink_close(&rank->link);
+    ch_lock_fini(&rank->lock);
+    ch_free(rank);
+}
+
+static void destroy_here(struct ch_task *task)
+{
+    destroy(CH_CONTAINER(task, struct ch_rank, stop_task));
+}
+
+void ch_rank_unref(struct ch_rank *rank)
+{
+    if (rank == NULL || !ch_ref_put(&rank->refs))
+        return;
+    /* On the service thread tasks of ours may still be waiting to be run: it ends behind them. */
+    if (rank->service != NULL && !ch_is_forked() && ch_service_is_here(rank->service)) {
+        rank->stop_task.run = destroy_here;
+        (void)ch_service_post(rank->service, &rank->stop_task);
+    } else {
+        destroy(rank);
+    }
+}

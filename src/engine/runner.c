@@ -1,0 +1,355 @@
+/*
+ * runner.c - see runner.h. The steps are those of sched.h; what they do to bytes is in move.c.
+ */
+#include "engine/runner.h"
+
+#include "base/error.h"
+#include "engine/agree.h"
+#include "engine/describe.h"
+#include "engine/choose.h"
+#include "engine/move.h"
+#include "engine/place.h"
+#include "engine/poison.h"
+#include "kernel/kernel.h"
+
+/* --- flags ----------------------------------------------------------------------------------------- */
+
+/* Raise our flag and wake who sleeps. */
+static void raise_flag(struct ch_channel *channel, const struct ch_run *run, uint32_t flag)
+{
+    struct ch_unit *unit = &channel->members[channel->me].control->units[run->round % 2];
+
+    /* Relaxed: published by the flag. Only looked at in the operation's first round. */
+    if (run->round == run->first_round)
+        atomic_store_explicit(&unit->check, run->check, memory_order_relaxed);
+    /* Release, pairs with the acquires in look_at() and ask_all(): what is staged is seen. */
+    atomic_store_explicit(&unit->flag, ch_flag_value(run->round, flag), CH_POST_ORDER);
+    ch_channel_ring(channel);
+}
+
+static void note_through(struct ch_member *member, uint64_t flag)
+{
+    uint64_t through = ch_flag_through(flag);
+
+    if (through > member->through)
+        member->through = through;
+}
+
+/* Whether `who` has raised its flag. The first time that we meet in an operation its word about it is
+ * compared with ours: no byte of a different operation is taken. */
+static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint32_t who,
+                            uint32_t flag)
+{
+    struct ch_member *member = &channel->members[who];
+    struct ch_unit *unit = &member->control->units[run->round % 2];
+    /* Acquire, pairs with the release in raise_flag(). */
+    uint64_t value = atomic_load_explicit(&unit->flag, memory_order_acquire);
+
+    run->waits_for = (int)who;
+    if (value < ch_flag_value(run->round, flag))
+        return CHOIR_IN_PROGRESS;
+    note_through(member, value);
+    if (run->round == run->first_round &&
+        CH_UNLIKELY(atomic_load_explicit(&unit->check, memory_order_relaxed) != run->check) &&
+        ch_call_view(channel, who) != CH_AGREES)
+        return ch_call_mismatch(channel);
+    return CHOIR_OK;
+}
+
+/* Whether every member is through with `round`. What flags said before is remembered: where all ranks await
+ * each other in every round nobody has to be asked. */
+static bool all_are_through(struct ch_channel *channel, uint64_t round)
+{
+    if (channel->all_through >= round)
+        return true;
+    for (uint32_t who = 0; who < channel->nranks; who++) {
+        struct ch_member *member = &channel->members[who];
+
+        if (who == channel->me || member->through >= round)
+            continue;
+        /* Acquire, pairs with the release in raise_flag(): its reads are over. */
+        note_through(member, atomic_load_explicit(&member->control->units[round % 2].flag,
+                                                  memory_order_acquire));
+        if (member->through < round)
+            return false;
+    }
+    channel->all_through = round;
+    return true;
+}
+
+/* --- messages -------------------------------------------------------------------------------------- */
+
+static int fill_iov(const struct ch_channel *channel, const struct ch_run *run,
+                    const struct ch_range *ranges, uint32_t nranges, struct iovec *iov)
+{
+    for (uint32_t i = 0; i < nranges; i++) {
+        struct ch_place place = ch_place_of(channel, run, &ranges[i]);
+
+        iov[i].iov_base = place.at;
+        iov[i].iov_len = place.count * ch_place_size(run, &ranges[i]);
+    }
+    return (int)nranges;
+}
+
+static void start_send(struct ch_channel *channel, struct ch_run *run, uint32_t to,
+                       const struct ch_range *ranges, uint32_t nranges, struct iovec *iov)
+{
+    ch_p2p_send(channel->rank->p2p, &run->out, (uint32_t)channel->members[to].neighbour->rank,
+                ch_channel_context(channel, false), 0, run->check, iov,
+                fill_iov(channel, run, ranges, nranges, iov));
+}
+
+static void start_recv(struct ch_channel *channel, struct ch_run *run, uint32_t from,
+                       const struct ch_range *ranges, uint32_t nranges, struct iovec *iov)
+{
+    ch_p2p_recv(channel->rank->p2p, &run->in, channel->members[from].neighbour->rank,
+                ch_channel_context(channel, false), 0, run->check, iov,
+                fill_iov(channel, run, ranges, nranges, iov));
+}
+
+static void start_transfers(struct ch_channel *channel, struct ch_run *run,
+                            const struct ch_step *step)
+{
+    const struct ch_range *ranges = &run->sched->ranges[step->first_range];
+    uint32_t nsent = step->kind == CH_RECV       ? 0
+                     : step->kind == CH_SENDRECV ? step->nsrcs
+                                                 : step->nranges;
+
+    run->out = run->in = (struct ch_transfer){ .done = 1 };
+    if (step->kind != CH_SEND) {
+        run->in.done = 0;
+        start_recv(channel, run, step->kind == CH_RECV ? step->peer : step->flag, ranges + nsent,
+                   step->nranges - nsent, channel->iov + nsent);
+    }
+    if (step->kind != CH_RECV) {
+        run->out.done = 0;
+        start_send(channel, run, step->peer, ranges, nsent, channel->iov);
+    }
+    run->moving = true;
+}
+
+static bool is_done(struct ch_transfer *transfer)
+{
+    /* Acquire, pairs with the release with which p2p sets it: all else is readable. */
+    return atomic_load_explicit(&transfer->done, memory_order_acquire) != 0;
+}
+
+/* A transfer that failed: perhaps because the group has, which then is the better answer. */
+static choir_status transfer_failed(struct ch_channel *channel, const struct ch_transfer *transfer)
+{
+    choir_status rc = ch_poisoned(channel);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    for (uint32_t who = 0; who < channel->nranks; who++) {
+        if (ch_call_view(channel, who) == CH_DIFFERS)
+            return ch_call_mismatch(channel);
+    }
+    ch_error_load(&transfer->error);
+    return ch_poison_last_error(channel);
+}
+
+static choir_status move_messages(struct ch_channel *channel, struct ch_run *run,
+                                  const struct ch_step *step)
+{
+    if (!run->moving)
+        start_transfers(channel, run, step);
+    if (!is_done(&run->in) || !is_done(&run->out))
+        ch_p2p_progress(channel->rank->p2p);
+    if (is_done(&run->in) && run->in.status != CHOIR_OK)
+        return transfer_failed(channel, &run->in);
+    if (is_done(&run->out) && run->out.status != CHOIR_OK)
+        return transfer_failed(channel, &run->out);
+    run->waits_for = (int)(step->kind == CH_SENDRECV && !is_done(&run->in) ? step->flag
+                                                                           : step->peer);
+    if (!is_done(&run->in) || !is_done(&run->out))
+        return CHOIR_IN_PROGRESS;
+    run->moving = false;
+    return CHOIR_OK;
+}
+
+/* --- steps ----------------------------------------------------------------------------------------- */
+
+static choir_status do_step(struct ch_channel *channel, struct ch_run *run,
+                            const struct ch_step *step)
+{
+    const struct ch_range *ranges = &run->sched->ranges[step->first_range];
+
+    switch ((enum ch_step_kind)step->kind) {
+    case CH_COPY:
+        ch_move_copy(channel, run, &ranges[0], &ranges[1]);
+        return CHOIR_OK;
+    case CH_REDUCE_ALL:
+        ch_move_reduce(channel, run, ranges, step->nranges - 1);
+        return CHOIR_OK;
+    case CH_COMBINE:
+        ch_move_combine(channel, run, ranges, step->nranges - 1);
+        return CHOIR_OK;
+    case CH_FINISH:
+        ch_move_finish(channel, run, &ranges[0], &ranges[1]);
+        return CHOIR_OK;
+    case CH_POST:
+        raise_flag(channel, run, step->flag);
+        return CHOIR_OK;
+    case CH_AWAIT:
+        return look_at(channel, run, step->peer, step->flag);
+    case CH_GATE:
+        run->waits_for = CH_FOR_ALL;
+        return all_are_through(channel, run->round - 2) ? CHOIR_OK : CHOIR_IN_PROGRESS;
+    case CH_SEND:
+    case CH_RECV:
+    case CH_SENDRECV:
+        return move_messages(channel, run, step);
+    case CH_NSTEPS:
+        break;
+    }
+    return ch_fail(CHOIR_ERR_STATE, "a schedule has a step of kind %d", step->kind);
+}
+
+/* All rounds of the schedule, as far as they go. */
+static choir_status run_schedule(struct ch_channel *channel, struct ch_run *run)
+{
+    while (run->rounds_left > 0) {
+        while (run->step < run->sched->nsteps) {
+            choir_status rc = do_step(channel, run, &run->sched->steps[run->step]);
+
+            if (rc != CHOIR_OK)
+                return rc;
+            run->step++;
+        }
+        raise_flag(channel, run, CH_FLAG_THROUGH);
+        run->step = 0;
+        run->offset += run->window;
+        run->rounds_left--;
+        channel->round = ++run->round;
+    }
+    return CHOIR_OK;
+}
+
+/* --- phases ---------------------------------------------------------------------------------------- */
+
+static choir_status plan(struct ch_channel *channel, struct ch_run *run, const struct ch_op *op,
+                         size_t longest, bool uneven)
+{
+    choir_status rc;
+
+    run->op = op;
+    run->longest = longest;
+    run->uneven = uneven;
+    run->size = ch_type_bytes[op->dtype];
+    run->acc = op->reduces ? ch_accumulator(op->dtype) : op->dtype;
+    run->acc_size = ch_type_bytes[run->acc];
+    run->offset = run->step = 0;
+    run->round = channel->round;
+    rc = ch_choose(channel, run);
+    if (rc != CHOIR_OK)
+        return rc;
+    run->rounds_left = run->window > 0 ? (longest + run->window - 1) / run->window : 1;
+    if (run->rounds_left == 0)
+        run->rounds_left = 1; /* nothing to move, but still to meet */
+    return ch_move_make_room(channel, run);
+}
+
+/* A failure after we have entered. What all ranks refuse alike (an algorithm that cannot do it) is nobody's
+ * fault; all else is ours alone, and the others would wait for us. */
+static choir_status give_up(struct ch_channel *channel, choir_status rc)
+{
+    if (rc == CHOIR_ERR_INVALID || rc == CHOIR_ERR_UNSUPPORTED) {
+        channel->last_round[channel->ncalls % CH_CALLS_KEPT] = channel->round - 1;
+        return rc;
+    }
+    return ch_poison_last_error(channel);
+}
+
+static choir_status start_schedule(struct ch_channel *channel, struct ch_run *run,
+                                   const struct ch_op *op, size_t longest, bool uneven)
+{
+    choir_status rc = plan(channel, run, op, longest, uneven);
+
+    return CH_LIKELY(rc == CHOIR_OK) ? rc : give_up(channel, rc);
+}
+
+/* The descriptor's slot is free when all are through with the operation that had it before. */
+static choir_status enter(struct ch_channel *channel, struct ch_run *run, const struct ch_op *op)
+{
+    uint64_t number = channel->ncalls + 1;
+    const struct ch_op *first = op;
+
+    run->waits_for = CH_FOR_ALL;
+    if (!all_are_through(channel, channel->last_round[number % CH_CALLS_KEPT]))
+        return CHOIR_IN_PROGRESS;
+    ch_call_enter(channel, op);
+    run->check = channel->check;
+    run->first_round = channel->round;
+    run->phase = CH_RUN_RUNNING;
+    if (ch_agree_is_needed(channel, op)) {
+        choir_status rc = ch_agree_prepare(channel, op, &first);
+
+        if (rc != CHOIR_OK)
+            return give_up(channel, rc);
+        run->phase = CH_RUN_AGREEING;
+    }
+    return start_schedule(channel, run, first, first->longest, first->uneven);
+}
+
+static choir_status advance(struct ch_channel *channel, const struct ch_op *op, struct ch_run *run)
+{
+    choir_status rc = CHOIR_OK;
+
+    if (run->phase == CH_RUN_ENTERING)
+        rc = enter(channel, run, op);
+    if (rc == CHOIR_OK)
+        rc = run_schedule(channel, run);
+    if (rc == CHOIR_OK && run->phase == CH_RUN_AGREEING) {
+        size_t longest;
+        bool uneven;
+
+        rc = ch_agree_conclude(channel, op, &longest, &uneven);
+        ch_sched_cache_put(run->cached);
+        run->cached = NULL;
+        run->phase = CH_RUN_RUNNING;
+        if (rc == CHOIR_OK)
+            rc = start_schedule(channel, run, op, longest, uneven);
+        if (rc == CHOIR_OK)
+            rc = run_schedule(channel, run);
+    }
+    if (rc == CHOIR_OK)
+        channel->last_round[channel->ncalls % CH_CALLS_KEPT] = channel->round - 1;
+    return rc;
+}
+
+choir_status ch_run_begin(struct ch_channel *channel, const struct ch_op *op, struct ch_run *run)
+{
+    (void)op;
+    run->phase = CH_RUN_ENTERING;
+    return ch_poisoned(channel);
+}
+
+choir_status ch_run_step(struct ch_channel *channel, const struct ch_op *op, struct ch_run *run)
+{
+    uint64_t round = run->round;
+    uint32_t step = run->step;
+    choir_status rc = advance(channel, op, run);
+
+    if (rc != CHOIR_IN_PROGRESS) {
+        ch_vigil_end(&run->vigil, channel);
+        return rc;
+    }
+    if (round != run->round || step != run->step)
+        ch_vigil_end(&run->vigil, channel); /* it got on: this is another wait */
+    /* Who cannot enter yet waits for those who are still in an operation long ago: they have not entered the
+     * last one either. */
+    return ch_vigil_keep(&run->vigil, channel, op, run->waits_for, true);
+}
+
+void ch_run_end(struct ch_channel *channel, struct ch_run *run)
+{
+    if (run->moving && !is_done(&run->in))
+        ch_p2p_cancel(channel->rank->p2p, &run->in, CHOIR_ERR_INTERRUPTED);
+    if (run->moving && !is_done(&run->out))
+        ch_p2p_cancel(channel->rank->p2p, &run->out, CHOIR_ERR_INTERRUPTED);
+    run->moving = false;
+    ch_vigil_end(&run->vigil, channel);
+    ch_sched_cache_put(run->cached);
+    run->cached = NULL;
+}

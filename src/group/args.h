@@ -1,0 +1,38 @@
+/*
+ * args.h - what the public calls ask of their arguments, in one place and in one wording.
+ *
+ * Texts name the argument first; who reads them is also PyTorch's tests, hence "tensor" here and there.
+ */
+#ifndef CH_ARGS_H
+#define CH_ARGS_H
+
+#include "group/call.h"
+
+/* Type, address, shape of one buffer. */
+choir_status ch_check_buf(const char *name, const choir_buf *buf);
+
+/* A list of `count` of them, all of `type`; it may be NULL only if there are none. */
+choir_status ch_check_list(const char *name, const choir_buf *bufs, size_t count, choir_type type);
+
+/* opts->root, opts->op on `type` (also written into call->op). */
+choir_status ch_check_root(struct ch_call *call);
+choir_status ch_check_reduction(struct ch_call *call, choir_type type);
+
+/* Two types that must be the same. */
+choir_status ch_check_same_type(const char *name, const choir_buf *buf, choir_type type);
+
+/* What goes in and what comes out are either the same memory (in place, told by the caller) or do not touch. */
+choir_status ch_check_apart(const char *in_name, const choir_buf *in, const char *out_name,
+                            const choir_buf *out);
+
+/* The buffers of a list do not touch each other. */
+choir_status ch_check_list_apart(const char *name, const choir_buf *bufs, size_t count);
+
+/* A hash over what the ranks must agree on. */
+uint64_t ch_hash_add(uint64_t hash, uint64_t value);
+#define CH_HASH_START UINT64_C(0x9e3779b97f4a7c15)
+
+/* What all collectives of one length have in common: op.dtype, longest, counts. */
+void ch_op_length(struct ch_call *call, choir_type type, size_t count);
+
+#endif

@@ -1,0 +1,326 @@
+/*
+ * batch.c - choir_batch_begin(), choir_batch_end(): see batch.h.
+ *
+ * A batch is a work without an operation of its own. Its parts are works that nobody has a handle of; each of them
+ * counts it down when it is done, and so does the issuing itself, so that it cannot end before it has begun.
+ */
+#include "group/batch.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/forked.h"
+#include "base/mem.h"
+#include "group/group.h"
+#include "group/queue.h"
+
+struct batch {
+    struct ch_list link; /* group->batches */
+    pthread_t thread;
+    choir_work **works;
+    size_t count, room;
+    choir_status failed; /* to remember a part: the batch then cannot be issued */
+};
+
+static struct batch *find_locked(choir_group *group)
+{
+    ch_lock_assert_held(&group->lock);
+    CH_LIST_EACH (link, &group->batches) {
+        struct batch *batch = CH_CONTAINER(link, struct batch, link);
+
+        if (pthread_equal(batch->thread, pthread_self()))
+            return batch;
+    }
+    return NULL;
+}
+
+static struct batch *find(choir_group *group)
+{
+    struct batch *batch;
+
+    /* Relaxed: this thread's own batch is what it looks for, and that it wrote itself. */
+    if (atomic_load_explicit(&group->nbatches, memory_order_relaxed) == 0)
+        return NULL;
+    ch_lock(&group->lock);
+    batch = find_locked(group);
+    ch_unlock(&group->lock);
+    return batch;
+}
+
+static void destroy(struct batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        ch_call_release(&batch->works[i]->call);
+    ch_free(batch->works);
+    ch_free(batch);
+}
+
+bool ch_batch_is_open(choir_group *group)
+{
+    return find(group) != NULL;
+}
+
+/* --- collecting --------------------------------------------------------------------------------- */
+
+choir_status choir_batch_begin(choir_group *group)
+{
+    struct batch *batch;
+    choir_status rc = ch_forked();
+
+    if (rc == CHOIR_OK && group == NULL)
+        rc = ch_fail(CHOIR_ERR_INVALID, "choir_batch_begin: group: is NULL");
+    if (rc == CHOIR_OK && find(group) != NULL)
+        rc = ch_fail(CHOIR_ERR_STATE, "choir_batch_begin: this thread has a batch open on group %s",
+                     group->name);
+    if (rc != CHOIR_OK)
+        return rc;
+    batch = ch_zalloc(sizeof(*batch));
+    if (batch == NULL)
+        return ch_fail(CHOIR_ERR_NOMEM, "choir_batch_begin: no memory for a batch");
+    batch->thread = pthread_self();
+    ch_lock(&group->lock);
+    ch_list_push_back(&group->batches, &batch->link);
+    atomic_fetch_add_explicit(&group->nbatches, 1, memory_order_relaxed);
+    ch_unlock(&group->lock);
+    return CHOIR_OK;
+}
+
+bool ch_batch_add(choir_work *work)
+{
+    struct batch *batch = find(work->call.group);
+
+    if (batch == NULL)
+        return false;
+    if (batch->count == batch->room) {
+        choir_work **more = ch_regrow(batch->works, batch->room + 16, sizeof(*more));
+
+        if (more == NULL) {
+            batch->failed = CHOIR_ERR_NOMEM;
+            ch_call_release(&work->call);
+            return true;
+        }
+        batch->works = more;
+        batch->room += 16;
+    }
+    batch->works[batch->count++] = work;
+    return true;
+}
+
+/* --- issuing ------------------------------------------------------------------------------------ */
+
+static choir_work *make_parent(choir_group *group, const struct batch *batch)
+{
+    choir_work *parent = ch_work_create(group);
+    struct ch_call *call;
+
+    if (parent == NULL)
+        return NULL;
+    call = &parent->call;
+    memset(call, 0, offsetof(struct ch_call, error));
+    call->group = group;
+    call->work = parent;
+    call->name = "choir_batch_end";
+    call->op.type = CHOIR_OP_COALESCED;
+    call->issued = ch_now();
+    ch_list_init(&call->link);
+    atomic_store_explicit(&call->state, CH_CALL_RUNNING, memory_order_relaxed);
+    atomic_store_explicit(&parent->parts, (uint32_t)batch->count + 1, memory_order_relaxed);
+    return parent;
+}
+
+/* All results, in the order of the calls. */
+static choir_status collect_results(choir_work *parent, const struct batch *batch)
+{
+    size_t total = 0, at = 0;
+    choir_buf *all;
+
+    for (size_t i = 0; i < batch->count; i++)
+        total += batch->works[i]->call.nresults;
+    all = total > 0 ? ch_alloc_array(total, sizeof(*all)) : NULL;
+    if (total > 0 && all == NULL)
+        return ch_fail(CHOIR_ERR_NOMEM, "no memory to remember %zu buffers", total);
+    for (size_t i = 0; i < batch->count; i++) {
+        for (size_t j = 0; j < batch->works[i]->call.nresults; j++)
+            all[at++] = batch->works[i]->call.results[j];
+    }
+    parent->call.results = all;
+    parent->call.nresults = total;
+    return CHOIR_OK;
+}
+
+/* Number all, then start all: none waits before every one has begun. */
+static choir_status issue(struct batch *batch, choir_work *parent)
+{
+    size_t entered = 0;
+    choir_status rc = CHOIR_OK;
+
+    while (entered < batch->count && rc == CHOIR_OK) {
+        batch->works[entered]->batch = choir_work_ref(parent);
+        rc = ch_queue_enter(batch->works[entered]);
+        entered += rc == CHOIR_OK;
+    }
+    if (rc != CHOIR_OK && entered == 0)
+        return rc;
+    /* A group that is closed half-way: what was not entered is as if it had failed. */
+    for (size_t i = entered; i < batch->count; i++) {
+        batch->works[i]->batch = batch->works[i]->batch != NULL ? batch->works[i]->batch
+                                                                : choir_work_ref(parent);
+        batch->works[i]->call.status = rc;
+        ch_error_save(&batch->works[i]->call.error);
+        ch_work_part_done(parent, &batch->works[i]->call);
+        ch_call_release(&batch->works[i]->call);
+    }
+    for (size_t i = 0; i < entered; i++) {
+        if (!batch->works[i]->call.collective)
+            ch_queue_start(batch->works[i]);
+    }
+    for (size_t i = 0; i < entered; i++) {
+        if (batch->works[i]->call.collective)
+            ch_queue_start(batch->works[i]);
+        choir_work_unref(batch->works[i]); /* nobody has its handle */
+    }
+    batch->count = 0;
+    return CHOIR_OK;
+}
+
+void ch_work_part_done(choir_work *batch, const struct ch_call *part)
+{
+    choir_group *group = batch->call.group;
+    struct ch_list callbacks;
+
+    if (part != NULL && part->status != CHOIR_OK) {
+        ch_lock(&group->lock);
+        if (batch->call.status == CHOIR_OK) {
+            batch->call.status = part->status;
+            batch->call.error = part->error;
+        }
+        ch_unlock(&group->lock);
+    }
+    /* Acquire and release: the last sees what all others wrote. */
+    if (atomic_fetch_sub_explicit(&batch->parts, 1, memory_order_acq_rel) != 1)
+        return;
+    batch->call.ended = ch_now();
+    ch_list_init(&callbacks);
+    ch_lock(&group->lock);
+    while (!ch_list_empty(&batch->callbacks))
+        ch_list_push_back(&callbacks, ch_list_pop_front(&batch->callbacks));
+    atomic_store_explicit(&batch->call.state, CH_CALL_DONE, memory_order_release);
+    ch_unlock(&group->lock);
+    ch_bell_after_store(&group->context->waiter->bell);
+    ch_work_tell(batch, &callbacks);
+    choir_work_unref(batch);
+}
+
+static struct batch *take(choir_group *group)
+{
+    struct batch *batch;
+
+    ch_lock(&group->lock);
+    batch = find_locked(group);
+    if (batch != NULL) {
+        ch_list_remove(&batch->link);
+        atomic_fetch_sub_explicit(&group->nbatches, 1, memory_order_relaxed);
+    }
+    ch_unlock(&group->lock);
+    return batch;
+}
+
+static choir_status end(choir_group *group, struct batch *batch, choir_work **parent_out)
+{
+    choir_work *parent;
+    choir_status rc;
+
+    if (batch->failed != CHOIR_OK)
+        return ch_fail(batch->failed, "no memory to remember all operations of the batch");
+    parent = make_parent(group, batch);
+    if (parent == NULL)
+        return CHOIR_ERR_NOMEM;
+    rc = collect_results(parent, batch);
+    if (rc == CHOIR_OK)
+        rc = ch_group_check(group);
+    if (rc == CHOIR_OK)
+        rc = issue(batch, parent);
+    if (rc != CHOIR_OK) {
+        for (size_t i = 0; i < batch->count; i++) {
+            choir_work_unref(batch->works[i]->batch);
+            batch->works[i]->batch = NULL;
+        }
+        ch_work_discard(parent);
+        return rc;
+    }
+    *parent_out = parent;
+    return CHOIR_OK;
+}
+
+choir_status choir_batch_end(choir_group *group, choir_work **work_out)
+{
+    choir_work *parent = NULL;
+    struct batch *batch;
+    choir_status rc = ch_forked();
+
+    if (rc == CHOIR_OK && group == NULL)
+        rc = ch_fail(CHOIR_ERR_INVALID, "choir_batch_end: group: is NULL");
+    if (rc != CHOIR_OK)
+        return rc;
+    batch = take(group);
+    if (batch == NULL)
+        return ch_fail(CHOIR_ERR_STATE,
+                       "choir_batch_end: this thread has no batch open on group %s", group->name);
+    rc = end(group, batch, &parent);
+    if (rc != CHOIR_OK)
+        ch_error_prefix("choir_batch_end: ");
+    destroy(batch);
+    if (rc != CHOIR_OK)
+        return rc;
+    if (work_out == NULL) {
+        choir_work_ref(parent);
+        ch_work_part_done(parent, NULL);
+        rc = choir_work_wait(parent, 0);
+        choir_work_unref(parent);
+        choir_work_unref(parent);
+        return rc;
+    }
+    *work_out = parent;
+    ch_work_part_done(parent, NULL);
+    return CHOIR_OK;
+}
+
+void ch_batches_forget(choir_group *group)
+{
+    struct ch_list *link;
+
+    while ((link = ch_list_pop_front(&group->batches)) != NULL)
+        destroy(CH_CONTAINER(link, struct batch, link));
+}
+
+/* Parts are not listed anywhere but in the queue and among the transfers: those of this batch are given up. */
+static choir_work *next_part(choir_work *parent)
+{
+    choir_group *group = parent->call.group;
+    struct ch_list *const lists[] = { &group->queue, &group->transfers };
+    choir_work *part = NULL;
+
+    ch_lock(&group->lock);
+    for (size_t i = 0; i < CH_ARRAY_LEN(lists) && part == NULL; i++) {
+        CH_LIST_EACH (link, lists[i]) {
+            struct ch_call *call = CH_CONTAINER(link, struct ch_call, link);
+
+            if (part == NULL && call->work != NULL && call->work->batch == parent &&
+                !atomic_load_explicit(&call->aborted, memory_order_relaxed))
+                part = choir_work_ref(call->work);
+        }
+    }
+    ch_unlock(&group->lock);
+    return part;
+}
+
+void ch_batch_give_up(choir_work *parent, const choir_error *why)
+{
+    choir_work *part;
+
+    while ((part = next_part(parent)) != NULL) {
+        ch_queue_give_up(&part->call, why);
+        choir_work_unref(part);
+    }
+}

@@ -1,0 +1,21 @@
+/*
+ * batch.h - several operations that start together and end as one work.
+ */
+#ifndef CH_BATCH_H
+#define CH_BATCH_H
+
+#include "group/work.h"
+
+/* Whether this thread has one open on `group`. */
+bool ch_batch_is_open(choir_group *group);
+
+/* Put a work into this thread's batch, if there is one, and take it over. */
+bool ch_batch_add(choir_work *work);
+
+/* Give up all its parts. */
+void ch_batch_give_up(choir_work *parent, const choir_error *why);
+
+/* Forget the batches that were never ended. */
+void ch_batches_forget(choir_group *group);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * flightlog.c - see flightlog.h.
+ */
+#include "group/flightlog.h"
+
+#include "group/group.h"
+#include "trace/flight.h"
+
+enum { BUFS_MAX = 4 }; /* the record has room for the shapes of a few */
+
+/* The buffers of one side; pieces as they are, what lies behind each other as one. */
+static size_t bufs_of(const struct ch_blocks *blocks, choir_type type, choir_buf *bufs)
+{
+    size_t count = blocks->nblocks < BUFS_MAX ? blocks->nblocks : BUFS_MAX;
+
+    if (blocks->nblocks == 0)
+        return 0;
+    if (blocks->pieces == NULL) {
+        bufs[0] = (choir_buf){ .data = blocks->base,
+                               .count = blocks->count * blocks->nblocks,
+                               .type = type };
+        return 1;
+    }
+    for (size_t i = 0; i < count; i++)
+        bufs[i] = (choir_buf){ .data = blocks->pieces[i].data,
+                               .count = blocks->pieces[i].count,
+                               .type = type };
+    return count;
+}
+
+static bool has_root(const struct ch_call *call)
+{
+    enum ch_coll coll = call->op.coll;
+
+    return call->collective &&
+           (coll == CH_BROADCAST || coll == CH_REDUCE || coll == CH_GATHER || coll == CH_SCATTER);
+}
+
+void ch_flightlog_issued(struct ch_call *call)
+{
+    choir_group *group = call->group;
+    choir_buf ins[BUFS_MAX], outs[BUFS_MAX];
+    struct ch_flight_info info = { .op = call->op.type,
+                                   .is_p2p = !call->collective,
+                                   .timeout_ms = call->op.timeout_ms,
+                                   .reduces = call->op.reduces,
+                                   .redop = call->op.redop,
+                                   .has_root = has_root(call),
+                                   .root = (int)call->op.root,
+                                   .peer = call->op.peer,
+                                   .tag = call->op.tag,
+                                   .ins = ins,
+                                   .outs = outs };
+
+    if (group->flight == NULL || call->inner)
+        return;
+    info.collective_seq = atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
+    info.p2p_seq = atomic_load_explicit(&group->ntransfers, memory_order_relaxed);
+    info.op_id = info.collective_seq + info.p2p_seq;
+    info.nins = bufs_of(&call->op.in, call->op.dtype, ins);
+    info.nouts = bufs_of(&call->op.out, call->op.dtype, outs);
+    call->flight = ch_flight_issue(group->flight, &info, call->issued);
+}
+
+void ch_flightlog_started(struct ch_call *call)
+{
+    ch_flight_started(call->group->flight, call->flight, call->began);
+}
+
+void ch_flightlog_done(struct ch_call *call)
+{
+    bool any = call->op.type == CHOIR_OP_RECV_ANY && call->status == CHOIR_OK;
+
+    ch_flight_done(call->group->flight, call->flight, call->ended, call->status,
+                   any ? call->op.peer : -1);
+}

@@ -1,0 +1,634 @@
+/*
+ * queue.c - the run token at work: collectives in order, one at a time, by whoever is there to run them.
+ *
+ *   a synchronous call, nothing queued     takes the token and runs on its caller's thread, never in the list
+ *   a synchronous call behind others       in the list; its caller takes the token and runs all up to its own
+ *   an asynchronous call                   in the list; run by whoever waits, else by the service thread
+ *   sends and receives                     begun in their call; stepped by whoever waits for them, and by the
+ *                                          service thread
+ *
+ * A thread that sleeps may hold the token: it is rung when its peers move on, and it runs whatever is in the
+ * list, not only its own. It never keeps the token of an empty list. Who leaves with the token while others
+ * have asked for it rings them, and has the service thread look after what is left.
+ */
+#include "group/queue.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "group/attend.h"
+#include "group/caller.h"
+#include "group/flightlog.h"
+#include "group/group.h"
+#include "group/memory.h"
+#include "kernel/kernel.h"
+
+/* Up to this size an asynchronous operation is begun by its caller: waking another thread costs more. */
+enum { BEGIN_HERE_NBYTES = 16 * 1024 };
+
+/* --- one operation ------------------------------------------------------------------------------ */
+
+static choir_status begin(struct ch_call *call)
+{
+    choir_group *group = call->group;
+    choir_status rc = ch_group_check(group);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    if (call->began == 0) {
+        call->began = ch_now();
+        ch_flightlog_started(call);
+    }
+    ch_memory_pack(call);
+    memset(call->run, 0, group->backend->run_size);
+    call->begun = true;
+    rc = group->backend->begin(group->backend_self, &call->op, call->run);
+    return rc == CHOIR_IN_PROGRESS ? CHOIR_OK : rc;
+}
+
+static void end(struct ch_call *call)
+{
+    choir_group *group = call->group;
+
+    if (call->begun)
+        group->backend->end(group->backend_self, &call->op, call->run);
+    call->begun = false;
+}
+
+choir_status ch_call_advance(struct ch_call *call)
+{
+    choir_group *group = call->group;
+    choir_status rc;
+
+    for (;;) {
+        rc = call->begun ? CHOIR_OK : begin(call);
+        if (rc == CHOIR_OK)
+            rc = group->backend->step(group->backend_self, &call->op, call->run);
+        if (rc != CHOIR_OK || call->next == NULL)
+            break;
+        end(call);
+        rc = call->next(call);
+        if (rc != CHOIR_IN_PROGRESS)
+            break;
+        call->op.seq++;
+    }
+    if (rc == CHOIR_OK)
+        ch_memory_unpack(call);
+    return rc;
+}
+
+static choir_status timed_out(const struct ch_call *call)
+{
+    double s = (double)(ch_now() - call->issued) / CH_S;
+
+    return ch_fail(CHOIR_ERR_TIMEOUT, "%s %llu of group %s timed out after %.1f s%s", call->name,
+                   (unsigned long long)call->op.seq, call->group->name, s,
+                   call->began == 0 ? ", waiting behind others of this rank" : "");
+}
+
+/* Its time is up: the backend knows best what was missing. */
+static choir_status expire(struct ch_call *call)
+{
+    choir_status rc = ch_call_advance(call);
+
+    return rc == CHOIR_IN_PROGRESS ? timed_out(call) : rc;
+}
+
+/* What was issued must be done on all ranks, or the group is of no use: nobody knows any more who is where.
+ * A send or receive may fail by itself. */
+static void note_failure(struct ch_call *call)
+{
+    ch_error_save(&call->error);
+    if (call->error.operation[0] == '\0') {
+        const char *name = choir_optype_name(call->op.type);
+
+        memcpy(call->error.operation, name, strlen(name) + 1);
+    }
+    if (call->collective || choir_status_loses(call->status) == CHOIR_LOSES_GROUP)
+        ch_group_fail(call->group, &call->error);
+}
+
+static void ring(choir_group *group)
+{
+    ch_bell_after_store(&group->context->waiter->bell);
+}
+
+void ch_group_settle(choir_group *group)
+{
+    /* With the lock, through which choir_group_destroy() goes before the context does: who counts the last one
+     * down must still find its bell. Release, pairs with the acquire in nothing_pending(). */
+    ch_lock(&group->lock);
+    if (atomic_fetch_sub_explicit(&group->npending, 1, memory_order_acq_rel) == 1 &&
+        group->context != NULL) /* NULL: a callback destroyed the group before this one ran */
+        ring(group);
+    ch_unlock(&group->lock);
+}
+
+void ch_call_finish(struct ch_call *call, choir_status rc)
+{
+    choir_group *group = call->group;
+    choir_work *work = call->work;
+    struct ch_note *note = call->note;
+    struct ch_list callbacks;
+
+    call->status = rc;
+    if (rc != CHOIR_OK)
+        note_failure(call);
+    end(call);
+    if (call->cleanup != NULL)
+        call->cleanup(call);
+    ch_memory_release(call);
+    call->ended = ch_now();
+    ch_flightlog_done(call);
+    ch_note_fill(note, call);
+    call->note = NULL;
+
+    ch_list_init(&callbacks);
+    ch_lock(&group->lock);
+    ch_list_remove(&call->link);
+    if (work != NULL) {
+        while (!ch_list_empty(&work->callbacks))
+            ch_list_push_back(&callbacks, ch_list_pop_front(&work->callbacks));
+    }
+    /* Release, pairs with the acquire in ch_call_is_done(). On a stack it may be gone now. */
+    atomic_store_explicit(&call->state, CH_CALL_DONE, memory_order_release);
+    atomic_fetch_sub_explicit(&group->nunderway, 1, memory_order_acq_rel);
+    ring(group);
+    ch_unlock(&group->lock);
+
+    if (work != NULL) {
+        ch_work_tell(work, &callbacks);
+        if (work->batch != NULL)
+            ch_work_part_done(work->batch, call);
+    }
+    if (note != NULL)
+        ch_caller_post(group, note); /* settles when it has run */
+    else
+        ch_group_settle(group);
+    choir_work_unref(work);
+}
+
+/* --- the list ----------------------------------------------------------------------------------- */
+
+/* Number it and count it in. */
+static choir_status enter_locked(struct ch_call *call)
+{
+    choir_group *group = call->group;
+
+    ch_lock_assert_held(&group->lock);
+    if (group->closed)
+        return ch_fail(CHOIR_ERR_STATE, "group %s was shut down", group->name);
+    if (call->collective)
+        call->op.seq = atomic_fetch_add_explicit(&group->ncollectives, (uint64_t)call->nstages,
+                                                 memory_order_relaxed);
+    else if (!call->inner)
+        call->op.seq = atomic_fetch_add_explicit(&group->ntransfers, 1, memory_order_relaxed);
+    call->first_seq = call->op.seq;
+    ch_flightlog_issued(call);
+    atomic_fetch_add_explicit(&group->nunderway, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
+    atomic_store_explicit(&call->state, CH_CALL_QUEUED, memory_order_relaxed);
+    return CHOIR_OK;
+}
+
+static bool queue_is_empty(choir_group *group)
+{
+    bool empty;
+
+    ch_lock(&group->lock);
+    empty = ch_list_empty(&group->queue);
+    ch_unlock(&group->lock);
+    return empty;
+}
+
+/* The first in the list, which is running from now on. */
+static struct ch_call *take_first(choir_group *group)
+{
+    struct ch_call *call = NULL;
+
+    ch_lock(&group->lock);
+    if (!ch_list_empty(&group->queue)) {
+        call = CH_CONTAINER(group->queue.next, struct ch_call, link);
+        atomic_store_explicit(&call->state, CH_CALL_RUNNING, memory_order_relaxed);
+    }
+    ch_unlock(&group->lock);
+    return call;
+}
+
+/* By the holder of the token: true if the list is empty, false if its first has to wait. */
+static bool run_queue(choir_group *group)
+{
+    struct ch_call *call;
+
+    while ((call = take_first(group)) != NULL) {
+        choir_status rc = ch_call_advance(call);
+
+        if (rc == CHOIR_IN_PROGRESS && ch_deadline_passed(call->op.until))
+            rc = expire(call);
+        if (rc == CHOIR_IN_PROGRESS)
+            return false;
+        ch_call_finish(call, rc);
+    }
+    return true;
+}
+
+/* Give the token back. What is left in the list is somebody's: of who waits, and is rung if it asked, or of
+ * the service thread, which asked if it found the token taken. */
+static void leave(choir_group *group)
+{
+    /* Who asked may be choir_group_destroy(), which lets go of the context as soon as it has the token. The one
+     * who leaves has it by other means: its own reference, the service thread's, or a call that the user is in. */
+    struct ch_context *context = group->context;
+
+    if (!ch_token_release(&group->token))
+        return;
+    ch_bell_after_store(&context->waiter->bell);
+    if (!queue_is_empty(group))
+        ch_attend_kick(group);
+}
+
+struct helper {
+    choir_group *group;
+    bool (*ready)(void *arg);
+    void *arg;
+    bool holding;
+};
+
+static bool help(void *arg)
+{
+    struct helper *helper = arg;
+    choir_group *group = helper->group;
+
+    if (helper->ready(helper->arg))
+        return true;
+    if (!helper->holding)
+        helper->holding = ch_token_try(&group->token);
+    if (helper->holding && run_queue(group)) {
+        leave(group);
+        helper->holding = false;
+    }
+    return helper->ready(helper->arg);
+}
+
+choir_status ch_group_wait(choir_group *group, bool (*ready)(void *arg), void *arg,
+                           ch_deadline until, const char *what)
+{
+    struct helper helper = { .group = group, .ready = ready, .arg = arg };
+    struct ch_wait wait = { .waiter = group->context->waiter,
+                            .ready = help,
+                            .arg = &helper,
+                            .until = until,
+                            .what = what };
+    choir_status rc = ch_wait(&wait);
+
+    if (helper.holding) {
+        /* Asked or not: what is left in the list must not be forgotten. */
+        bool left = !queue_is_empty(group);
+
+        leave(group);
+        if (left)
+            ch_attend_kick(group);
+    }
+    return rc;
+}
+
+/* --- giving up ---------------------------------------------------------------------------------- */
+
+/* Out of the list, if it has not begun: the caller then finishes it. */
+static bool take_back(struct ch_call *call)
+{
+    choir_group *group = call->group;
+    bool taken;
+
+    ch_lock(&group->lock);
+    taken = atomic_load_explicit(&call->state, memory_order_relaxed) == CH_CALL_QUEUED;
+    if (taken) {
+        ch_list_remove(&call->link);
+        atomic_store_explicit(&call->state, CH_CALL_RUNNING, memory_order_relaxed);
+    }
+    ch_unlock(&group->lock);
+    return taken;
+}
+
+void ch_queue_give_up(struct ch_call *call, const choir_error *why)
+{
+    choir_group *group = call->group;
+
+    if (!call->collective) {
+        atomic_store_explicit(&call->aborted, true, memory_order_release);
+        ch_queue_step_transfer(call->work);
+    } else if (take_back(call)) {
+        ch_call_finish(call, ch_error_load(why));
+    } else {
+        /* Whoever runs it finds that the group has failed. */
+        atomic_store_explicit(&call->aborted, true, memory_order_release);
+        ch_group_fail(group, why);
+        ring(group);
+        ch_attend_kick(group);
+    }
+}
+
+/* --- done on return ------------------------------------------------------------------------------ */
+
+struct advance {
+    struct ch_call *call;
+    choir_status rc;
+};
+
+static bool advance(void *arg)
+{
+    struct advance *a = arg;
+
+    a->rc = ch_call_advance(a->call);
+    return a->rc != CHOIR_IN_PROGRESS;
+}
+
+/* Run it to the end on this thread, which nobody else does. */
+static choir_status run_here(struct ch_call *call)
+{
+    struct advance a = { call, ch_call_advance(call) };
+    struct ch_wait wait = { .waiter = call->group->context->waiter,
+                            .ready = advance,
+                            .arg = &a,
+                            .until = call->op.until,
+                            .what = call->name };
+    choir_status rc;
+
+    if (a.rc != CHOIR_IN_PROGRESS)
+        return a.rc;
+    rc = ch_wait(&wait);
+    if (rc == CHOIR_OK)
+        return a.rc;
+    return rc == CHOIR_ERR_TIMEOUT ? expire(call) : rc;
+}
+
+static bool call_is_done(void *arg)
+{
+    return ch_call_is_done(arg);
+}
+
+/* Behind others: they come first, and this thread runs them if nobody else does. */
+static void run_in_turn(struct ch_call *call)
+{
+    choir_status rc = ch_group_wait(call->group, call_is_done, call, call->op.until, call->name);
+    choir_error why;
+
+    if (rc == CHOIR_OK)
+        return;
+    if (rc == CHOIR_ERR_TIMEOUT)
+        timed_out(call);
+    ch_error_save(&why);
+    ch_queue_give_up(call, &why);
+    /* What runs fails now that the group has: this is not long. */
+    while (!ch_call_is_done(call))
+        (void)ch_group_wait(call->group, call_is_done, call, CH_NEVER, call->name);
+}
+
+static choir_status run_collective(struct ch_call *call)
+{
+    choir_group *group = call->group;
+    bool at_once = false;
+    choir_status rc;
+
+    ch_lock(&group->lock);
+    rc = enter_locked(call);
+    if (rc == CHOIR_OK) {
+        at_once = ch_list_empty(&group->queue) && ch_token_try(&group->token);
+        if (!at_once)
+            ch_list_push_back(&group->queue, &call->link);
+    }
+    ch_unlock(&group->lock);
+    if (rc != CHOIR_OK)
+        return rc;
+    if (at_once) {
+        ch_call_finish(call, run_here(call));
+        leave(group);
+    } else {
+        run_in_turn(call);
+    }
+    return CHOIR_OK;
+}
+
+static choir_status run_transfer(struct ch_call *call)
+{
+    choir_group *group = call->group;
+    choir_status rc;
+
+    ch_lock(&group->lock);
+    rc = enter_locked(call);
+    ch_unlock(&group->lock);
+    if (rc == CHOIR_OK)
+        ch_call_finish(call, run_here(call));
+    return rc;
+}
+
+choir_status ch_queue_run(struct ch_call *call)
+{
+    choir_status rc = call->collective ? run_collective(call) : run_transfer(call);
+
+    if (rc != CHOIR_OK) {
+        ch_error_prefix("%s: ", call->name);
+        ch_call_release(call);
+        return rc;
+    }
+    return call->status == CHOIR_OK ? CHOIR_OK : ch_error_load(&call->error);
+}
+
+/* --- with a handle ------------------------------------------------------------------------------- */
+
+static bool is_small(const struct ch_op *op)
+{
+    size_t blocks = op->in.nblocks > op->out.nblocks ? op->in.nblocks : op->out.nblocks;
+
+    return op->longest * ch_type_bytes[op->dtype] <= BEGIN_HERE_NBYTES / (blocks + 1);
+}
+
+choir_status ch_queue_enter(choir_work *work)
+{
+    struct ch_call *call = &work->call;
+    choir_group *group = call->group;
+    choir_status rc;
+
+    ch_lock(&group->lock);
+    rc = enter_locked(call);
+    if (rc == CHOIR_OK && call->collective)
+        ch_list_push_back(&group->queue, &call->link);
+    ch_unlock(&group->lock);
+    return rc;
+}
+
+static void start_collective(struct ch_call *call)
+{
+    choir_group *group = call->group;
+
+    if ((group->backend->at_once || is_small(&call->op)) && ch_token_try(&group->token)) {
+        bool empty = run_queue(group);
+
+        leave(group);
+        if (empty)
+            return;
+    }
+    ch_attend_kick(group);
+}
+
+/* The work is the caller's: it stays. */
+static void start_transfer(choir_work *work)
+{
+    struct ch_call *call = &work->call;
+    choir_group *group = call->group;
+    choir_status rc;
+
+    (void)ch_token_try(&call->token); /* nobody else knows it yet */
+    rc = ch_call_advance(call);
+    if (rc != CHOIR_IN_PROGRESS) {
+        ch_call_finish(call, rc);
+        return;
+    }
+    ch_lock(&group->lock);
+    ch_list_push_back(&group->transfers, &call->link);
+    ch_unlock(&group->lock);
+    (void)ch_token_release(&call->token);
+    ch_attend_kick(group);
+}
+
+void ch_queue_start(choir_work *work)
+{
+    if (work->call.collective)
+        start_collective(&work->call);
+    else
+        start_transfer(work);
+}
+
+choir_status ch_queue_submit(choir_work *work)
+{
+    choir_status rc = ch_queue_enter(work);
+
+    if (rc == CHOIR_OK)
+        ch_queue_start(work);
+    return rc;
+}
+
+/* --- sends and receives under way ------------------------------------------------------------------ */
+
+static choir_status step_transfer(struct ch_call *call)
+{
+    choir_status rc;
+
+    if (atomic_load_explicit(&call->aborted, memory_order_acquire))
+        return ch_fail(CHOIR_ERR_INTERRUPTED, "%s %llu was aborted", call->name,
+                       (unsigned long long)call->op.seq);
+    rc = ch_call_advance(call);
+    if (rc == CHOIR_IN_PROGRESS && ch_deadline_passed(call->op.until))
+        rc = expire(call);
+    return rc;
+}
+
+void ch_queue_step_transfer(choir_work *work)
+{
+    struct ch_call *call = &work->call;
+
+    do {
+        choir_status rc;
+
+        if (!ch_token_try(&call->token))
+            return; /* whoever has it looks again */
+        rc = ch_call_is_done(call) ? CHOIR_IN_PROGRESS : step_transfer(call);
+        if (rc != CHOIR_IN_PROGRESS)
+            ch_call_finish(call, rc);
+    } while (ch_token_release(&call->token));
+}
+
+static size_t count_transfers(choir_group *group)
+{
+    size_t count = 0;
+
+    ch_lock(&group->lock);
+    CH_LIST_EACH (link, &group->transfers)
+        count++;
+    ch_unlock(&group->lock);
+    return count;
+}
+
+/* The next in turn, with a reference; NULL if there is none. */
+static choir_work *next_transfer(choir_group *group)
+{
+    struct ch_list *link;
+    choir_work *work = NULL;
+
+    ch_lock(&group->lock);
+    link = ch_list_pop_front(&group->transfers);
+    if (link != NULL) {
+        work = CH_CONTAINER(link, struct ch_call, link)->work;
+        ch_list_push_back(&group->transfers, link);
+        choir_work_ref(work);
+    }
+    ch_unlock(&group->lock);
+    return work;
+}
+
+void ch_queue_step_transfers(choir_group *group)
+{
+    for (size_t left = count_transfers(group); left > 0; left--) {
+        choir_work *work = next_transfer(group);
+
+        if (work == NULL)
+            return;
+        ch_queue_step_transfer(work);
+        choir_work_unref(work);
+    }
+}
+
+/* --- the service thread's turn --------------------------------------------------------------------- */
+
+/* Of those that wait in the list, one whose time is up; NULL if there is none. It is the caller's to finish. */
+static struct ch_call *take_overdue(choir_group *group)
+{
+    struct ch_call *found = NULL;
+
+    ch_lock(&group->lock);
+    CH_LIST_EACH (link, &group->queue) {
+        struct ch_call *call = CH_CONTAINER(link, struct ch_call, link);
+
+        if (found == NULL && ch_deadline_passed(call->op.until) &&
+            atomic_load_explicit(&call->state, memory_order_relaxed) == CH_CALL_QUEUED) {
+            found = call;
+            ch_list_remove(&call->link);
+            atomic_store_explicit(&call->state, CH_CALL_RUNNING, memory_order_relaxed);
+        }
+    }
+    ch_unlock(&group->lock);
+    return found;
+}
+
+static void lower(struct ch_list *list, ch_deadline *next_io)
+{
+    CH_LIST_EACH (link, list) {
+        const struct ch_call *call = CH_CONTAINER(link, struct ch_call, link);
+
+        if (call->op.until < *next_io)
+            *next_io = call->op.until;
+    }
+}
+
+bool ch_group_turn(choir_group *group, ch_deadline *next_io)
+{
+    bool mine = ch_token_try(&group->token), left;
+    struct ch_call *overdue;
+
+    if (mine) {
+        (void)run_queue(group);
+        leave(group);
+    }
+    while ((overdue = take_overdue(group)) != NULL)
+        ch_call_finish(overdue, timed_out(overdue));
+    ch_queue_step_transfers(group);
+
+    ch_lock(&group->lock);
+    left = (mine && !ch_list_empty(&group->queue)) || !ch_list_empty(&group->transfers);
+    if (mine)
+        lower(&group->queue, next_io);
+    lower(&group->transfers, next_io);
+    ch_unlock(&group->lock);
+    return left;
+}

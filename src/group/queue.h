@@ -1,0 +1,27 @@
+/*
+ * queue.h - who runs what when. See group.h for the picture.
+ */
+#ifndef CH_QUEUE_H
+#define CH_QUEUE_H
+
+#include "group/work.h"
+
+/* Run a call on its caller's stack to its end, in its turn. Returns what it ended with, as this thread's last
+ * error. Takes the call over. */
+choir_status ch_queue_run(struct ch_call *call);
+
+/* Have a work run by itself. On failure nothing has happened. */
+choir_status ch_queue_submit(choir_work *work);
+
+/* The same in two steps, for several: all are entered, and the transfers begun, before any is waited for. */
+choir_status ch_queue_enter(choir_work *work);
+void ch_queue_start(choir_work *work);
+
+/* Step a send or receive, if nobody else does; all of a group. */
+void ch_queue_step_transfer(choir_work *work);
+void ch_queue_step_transfers(choir_group *group);
+
+/* End a call that waits in the queue or is under way with `why`; returns at once, the end may come later. */
+void ch_queue_give_up(struct ch_call *call, const choir_error *why);
+
+#endif

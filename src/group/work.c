@@ -1,0 +1,320 @@
+/*
+ * work.c - handles of operations: asking, waiting, callbacks, references. How they run: queue.c.
+ */
+#include "group/work.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/forked.h"
+#include "base/mem.h"
+#include "group/batch.h"
+#include "group/caller.h"
+#include "group/group.h"
+#include "group/queue.h"
+
+enum { POOL_MAX = 64 }; /* works that a group keeps for the next */
+
+/* --- references --------------------------------------------------------------------------------- */
+
+static choir_work *from_pool(choir_group *group)
+{
+    choir_work *work;
+
+    ch_lock(&group->lock);
+    work = group->free_works;
+    if (work != NULL) {
+        group->free_works = work->next_free;
+        group->nfree_works--;
+    }
+    ch_unlock(&group->lock);
+    return work;
+}
+
+choir_work *ch_work_create(choir_group *group)
+{
+    choir_work *work = from_pool(group);
+
+    if (work == NULL)
+        work = ch_zalloc_aligned(64, sizeof(*work));
+    if (work == NULL) {
+        ch_fail(CHOIR_ERR_NOMEM, "no memory for the handle of an operation");
+        return NULL;
+    }
+    ch_ref_init(&work->refs);
+    ch_ref_get(&work->refs);
+    ch_list_init(&work->callbacks);
+    work->batch = NULL;
+    atomic_store_explicit(&work->parts, 0, memory_order_relaxed);
+    work->call.results = NULL;
+    work->call.group = group;
+    ch_group_ref(group);
+    return work;
+}
+
+static void recycle(choir_work *work)
+{
+    choir_group *group = work->call.group;
+    bool kept;
+
+    if (work->call.results != &work->call.result)
+        ch_free(work->call.results);
+    choir_work_unref(work->batch);
+    ch_lock(&group->lock);
+    kept = group->nfree_works < POOL_MAX && !group->closed;
+    if (kept) {
+        work->next_free = group->free_works;
+        group->free_works = work;
+        group->nfree_works++;
+    }
+    ch_unlock(&group->lock);
+    if (!kept)
+        ch_free(work);
+    ch_group_unref(group);
+}
+
+choir_work *choir_work_ref(choir_work *work)
+{
+    if (work != NULL)
+        ch_ref_get(&work->refs);
+    return work;
+}
+
+void choir_work_unref(choir_work *work)
+{
+    if (work == NULL || ch_is_forked())
+        return;
+    if (ch_ref_put(&work->refs))
+        recycle(work);
+}
+
+void ch_work_discard(choir_work *work)
+{
+    choir_work_unref(work);
+    choir_work_unref(work);
+}
+
+/* --- asking ------------------------------------------------------------------------------------- */
+
+static bool is_done(const choir_work *work)
+{
+    /* Acquire, pairs with the release in ch_call_finish(). */
+    return atomic_load_explicit(&work->call.state, memory_order_acquire) == CH_CALL_DONE;
+}
+
+choir_status choir_work_test(choir_work *work)
+{
+    if (work == NULL)
+        return ch_fail(CHOIR_ERR_INVALID, "choir_work_test: work: is NULL");
+    if (!is_done(work))
+        return ch_forked() != CHOIR_OK ? CHOIR_ERR_FORKED : CHOIR_IN_PROGRESS;
+    return work->call.status == CHOIR_OK ? CHOIR_OK : ch_error_load(&work->call.error);
+}
+
+const choir_error *choir_work_error_record(const choir_work *work)
+{
+    return is_done(work) && work->call.status != CHOIR_OK ? &work->call.error : NULL;
+}
+
+const char *choir_work_error(const choir_work *work)
+{
+    const choir_error *record = choir_work_error_record(work);
+
+    return record != NULL ? record->text : "";
+}
+
+choir_optype choir_work_op(const choir_work *work)
+{
+    return work->call.op.type;
+}
+
+uint64_t choir_work_sequence(const choir_work *work)
+{
+    return work->call.first_seq;
+}
+
+static choir_status check_done(const choir_work *work, const char *name)
+{
+    if (is_done(work))
+        return CHOIR_OK;
+    return ch_fail(CHOIR_ERR_STATE, "%s: %s %llu is not done yet", name, work->call.name,
+                   (unsigned long long)work->call.first_seq);
+}
+
+choir_status choir_work_source(const choir_work *work, int *rank_out)
+{
+    choir_optype op = work->call.op.type;
+    choir_status rc;
+
+    if (op != CHOIR_OP_RECV && op != CHOIR_OP_RECV_ANY)
+        return ch_fail(CHOIR_ERR_STATE, "choir_work_source: %s has none, only receives have",
+                       work->call.name);
+    rc = check_done(work, "choir_work_source");
+    if (rc == CHOIR_OK && work->call.status != CHOIR_OK)
+        rc = ch_fail(CHOIR_ERR_STATE, "choir_work_source: the receive failed");
+    if (rc == CHOIR_OK)
+        *rank_out = work->call.op.peer;
+    return rc;
+}
+
+choir_status choir_work_duration_ms(const choir_work *work, double *ms_out)
+{
+    choir_status rc = check_done(work, "choir_work_duration_ms");
+
+    if (rc == CHOIR_OK)
+        *ms_out = (double)(work->call.ended - work->call.issued) / CH_MS;
+    return rc;
+}
+
+choir_status choir_work_result(const choir_work *work, size_t index, choir_buf *buf_out)
+{
+    choir_status rc = check_done(work, "choir_work_result");
+
+    if (rc == CHOIR_OK && index >= work->call.nresults)
+        rc = ch_fail(CHOIR_ERR_INVALID, "choir_work_result: index: %zu, but there are %zu buffers",
+                     index, work->call.nresults);
+    if (rc == CHOIR_OK)
+        *buf_out = work->call.results[index];
+    return rc;
+}
+
+/* --- waiting ------------------------------------------------------------------------------------ */
+
+/* A collective is helped along by ch_group_wait(); a send or receive is stepped here; of a batch all. */
+static bool step_and_look(void *arg)
+{
+    choir_work *work = arg;
+
+    if (is_done(work))
+        return true;
+    if (work->call.op.type == CHOIR_OP_COALESCED)
+        ch_queue_step_transfers(work->call.group);
+    else if (!work->call.collective)
+        ch_queue_step_transfer(work);
+    return is_done(work);
+}
+
+/* The group's context stays while we wait, whatever other threads destroy. False if there is nothing to wait
+ * for any more. */
+static bool hold_context(choir_work *work, struct ch_context **context_out)
+{
+    choir_group *group = work->call.group;
+    bool held;
+
+    ch_lock(&group->lock);
+    held = !is_done(work);
+    if (held)
+        *context_out = ch_context_ref(group->context);
+    ch_unlock(&group->lock);
+    return held;
+}
+
+choir_status choir_work_wait(choir_work *work, int64_t timeout_ms)
+{
+    ch_deadline until = timeout_ms > 0 ? ch_deadline_ms(timeout_ms) : CH_NEVER;
+    struct ch_context *context;
+    choir_status rc;
+
+    if (work == NULL)
+        return ch_fail(CHOIR_ERR_INVALID, "choir_work_wait: work: is NULL");
+    if (is_done(work))
+        return choir_work_test(work);
+    rc = ch_forked();
+    if (rc != CHOIR_OK)
+        return rc;
+    if (hold_context(work, &context)) {
+        rc = ch_group_wait(work->call.group, step_and_look, work, until, work->call.name);
+        ch_context_unref(context);
+    }
+    if (rc == CHOIR_ERR_TIMEOUT)
+        return ch_fail(CHOIR_ERR_TIMEOUT,
+                       "Operation timed out! %s %llu is not done after %lld ms, and goes on",
+                       work->call.name, (unsigned long long)work->call.first_seq,
+                       (long long)timeout_ms);
+    return rc == CHOIR_OK ? choir_work_test(work) : rc;
+}
+
+/* --- callbacks ---------------------------------------------------------------------------------- */
+
+choir_status choir_work_on_done(choir_work *work, void (*done)(void *arg, choir_work *work),
+                                void *arg)
+{
+    choir_group *group;
+    struct ch_context *context;
+    struct ch_note *note;
+    choir_status rc = ch_forked();
+
+    if (rc == CHOIR_OK && (work == NULL || done == NULL))
+        rc = ch_fail(CHOIR_ERR_INVALID, "choir_work_on_done: %s: is NULL",
+                     work == NULL ? "work" : "done");
+    if (rc != CHOIR_OK)
+        return rc;
+    group = work->call.group;
+    if (!hold_context(work, &context)) {
+        done(arg, work);
+        return CHOIR_OK;
+    }
+    note = ch_zalloc(sizeof(*note));
+    rc = note != NULL ? ch_caller_need(context)
+                      : ch_fail(CHOIR_ERR_NOMEM, "choir_work_on_done: no memory for a callback");
+    if (rc == CHOIR_OK) {
+        bool late;
+
+        *note = (struct ch_note){ .done = done, .arg = arg };
+        ch_lock(&group->lock);
+        late = is_done(work);
+        if (!late)
+            ch_list_push_back(&work->callbacks, &note->link);
+        ch_unlock(&group->lock);
+        if (late)
+            done(arg, work);
+        if (!late)
+            note = NULL;
+    }
+    ch_note_destroy(note);
+    ch_context_unref(context);
+    return rc;
+}
+
+void ch_work_tell(choir_work *work, struct ch_list *callbacks)
+{
+    struct ch_list *link;
+
+    while ((link = ch_list_pop_front(callbacks)) != NULL) {
+        struct ch_note *note = CH_CONTAINER(link, struct ch_note, link);
+
+        note->work = choir_work_ref(work);
+        atomic_fetch_add_explicit(&work->call.group->npending, 1, memory_order_relaxed);
+        ch_caller_post(work->call.group, note);
+    }
+}
+
+/* --- giving up ---------------------------------------------------------------------------------- */
+
+void choir_work_abort(choir_work *work)
+{
+    struct ch_context *context;
+    choir_error last, why;
+
+    if (work == NULL || ch_is_forked() || !hold_context(work, &context))
+        return;
+    ch_error_save(&last);
+    ch_fail_rank(CHOIR_ERR_INTERRUPTED, work->call.group->rank,
+                 choir_optype_name(work->call.op.type),
+                 "%s %llu was aborted by rank %d (choir_work_abort)", work->call.name,
+                 (unsigned long long)work->call.first_seq, work->call.group->rank);
+    ch_error_save(&why);
+    if (work->call.op.type == CHOIR_OP_COALESCED)
+        ch_batch_give_up(work, &why);
+    else
+        ch_queue_give_up(&work->call, &why);
+    ch_error_load(&last);
+    ch_context_unref(context);
+}
+
+/* --- names -------------------------------------------------------------------------------------- */
+
+const char *choir_optype_name(choir_optype op)
+{
+    return ch_optype_name(op);
+}

@@ -1,0 +1,162 @@
+/*
+ * byte_ring.c - one writer, one reader, bytes. See byte_ring.h for the layout.
+ */
+#include "transport/byte_ring.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "kernel/kernel.h"
+#include "transport/transport.h"
+
+/* Below this a call into the kernels costs more than it saves. */
+enum { SMALL_COPY = 256 };
+
+/* CH_BREAK_RING_RELEASE builds the ring without the writer's release: ThreadSanitizer must then complain
+ * (tests/model/release_test.py), or our tests would prove nothing. */
+#ifdef CH_BREAK_RING_RELEASE
+#define WRITTEN_ORDER memory_order_relaxed
+#else
+#define WRITTEN_ORDER memory_order_release
+#endif
+
+bool ch_byte_ring_room_ok(size_t room)
+{
+    return room != 0 && (room & (room - 1)) == 0 && room <= SIZE_MAX / 2;
+}
+
+size_t ch_byte_ring_nbytes(size_t room)
+{
+    return ch_byte_ring_room_ok(room) ? sizeof(struct ch_byte_ring) + room : 0;
+}
+
+static void copy(unsigned char *dst, const unsigned char *src, size_t nbytes)
+{
+    if (nbytes <= SMALL_COPY)
+        memcpy(dst, src, nbytes);
+    else
+        ch_copy(dst, src, nbytes);
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static choir_status impossible(const struct ch_byte_ring_end *end, const char *whose,
+                               uint64_t theirs)
+{
+    return ch_fail(CHOIR_ERR_PROTO, "byte ring: the %s counter is %llu beside our %llu, room %zu",
+                   whose, (unsigned long long)theirs, (unsigned long long)end->mine, end->room);
+}
+
+/* Bytes that can be written, of `wanted`; 0 also for an impossible counter, which *rc_out then tells. */
+static size_t space(struct ch_byte_ring_end *end, size_t wanted, choir_status *rc_out)
+{
+    *rc_out = CHOIR_IN_PROGRESS;
+    if (end->room - (size_t)(end->mine - end->theirs) < wanted) {
+        /* Acquire, pairs with the release in ch_byte_ring_take(): its copy out is over. */
+        uint64_t taken = atomic_load_explicit(&end->ring->taken, memory_order_acquire);
+
+        if (end->mine - taken > end->room) {
+            *rc_out = impossible(end, "reader's", taken);
+            return 0;
+        }
+        end->theirs = taken;
+    }
+    return end->room - (size_t)(end->mine - end->theirs);
+}
+
+/* Put bytes at position `at` of the stream, round the end of the ring if need be. */
+static void put(const struct ch_byte_ring_end *end, uint64_t at, const unsigned char *src,
+                size_t nbytes)
+{
+    size_t offset = at & (end->room - 1), first = smaller(nbytes, end->room - offset);
+
+    copy(end->ring->data + offset, src, first);
+    if (nbytes > first)
+        copy(end->ring->data, src + first, nbytes - first);
+}
+
+choir_status ch_byte_ring_write(struct ch_byte_ring_end *end, const struct iovec *iov, int niov,
+                                size_t *done_out)
+{
+    choir_status rc;
+    size_t wanted = 0, room, done = 0;
+
+    for (int i = 0; i < niov && wanted < end->room; i++)
+        wanted += smaller(iov[i].iov_len, end->room);
+    room = space(end, wanted, &rc);
+    for (int i = 0; i < niov && done < room; i++) {
+        size_t n = smaller(iov[i].iov_len, room - done);
+
+        if (n > 0)
+            put(end, end->mine + done, iov[i].iov_base, n);
+        done += n;
+    }
+    if (done == 0)
+        return rc;
+    end->mine += done;
+    /* Release, pairs with the acquire in available(): the bytes are there. */
+    atomic_store_explicit(&end->ring->written, end->mine, WRITTEN_ORDER);
+    if (end->bell != NULL)
+        ch_bell_after_store(end->bell);
+    *done_out = done;
+    return CHOIR_OK;
+}
+
+static size_t available(struct ch_byte_ring_end *end, choir_status *rc_out)
+{
+    *rc_out = CHOIR_IN_PROGRESS;
+    if (end->mine == end->theirs) {
+        /* Acquire, pairs with the release in ch_byte_ring_write(). */
+        uint64_t written = atomic_load_explicit(&end->ring->written, memory_order_acquire);
+
+        if (written - end->mine > end->room) {
+            *rc_out = impossible(end, "writer's", written);
+            return 0;
+        }
+        end->theirs = written;
+    }
+    return (size_t)(end->theirs - end->mine);
+}
+
+/* After a take: a writer that saw the ring full before it may sleep until it is told. It stored `written`
+ * before it looked for the last time, so ours is the newest if it sleeps (bell.h); if it does not, it
+ * looks at `taken` again by itself. */
+static void tell_writer(const struct ch_byte_ring_end *end, uint64_t taken_before)
+{
+    /* Relaxed: nothing is read through it. */
+    if (ch_bell_may_sleep(end->bell) &&
+        atomic_load_explicit(&end->ring->written, memory_order_relaxed) - taken_before >= end->room)
+        ch_bell_ring(end->bell);
+}
+
+choir_status ch_byte_ring_take(struct ch_byte_ring_end *end, void *buf, size_t nbytes,
+                               size_t *done_out)
+{
+    choir_status rc;
+    size_t done = smaller(available(end, &rc), nbytes);
+    size_t offset = end->mine & (end->room - 1), first = smaller(done, end->room - offset);
+    uint64_t before = end->mine;
+
+    if (done == 0)
+        return rc;
+    copy(buf, end->ring->data + offset, first);
+    if (done > first)
+        copy((unsigned char *)buf + first, end->ring->data, done - first);
+    end->mine += done;
+    /* Release, pairs with the acquire in space(): the bytes may be written over. */
+    atomic_store_explicit(&end->ring->taken, end->mine, memory_order_release);
+    if (end->bell != NULL)
+        tell_writer(end, before);
+    *done_out = done;
+    return CHOIR_OK;
+}
+
+bool ch_byte_ring_readable(struct ch_byte_ring_end *end)
+{
+    choir_status rc;
+
+    return available(end, &rc) > 0 || rc != CHOIR_IN_PROGRESS;
+}

@@ -1,0 +1,251 @@
+/*
+ * p2p_state.h - what the files of p2p share. For users there is p2p.h; for the protocol frame.h.
+ *
+ *   p2p.c        the calls; how transfers begin, end and are taken back
+ *   p2p_match.c  receives and messages find each other
+ *   p2p_in.c     frames that come
+ *   p2p_out.c    frames that go
+ *   p2p_pool.c   records and buffers
+ *
+ * A transfer is its owner's and may vanish at any time by ch_p2p_cancel(); what the protocol must remember
+ * beyond that is in a message, which is ours.
+ *
+ * Life of a send; on each arrow what takes it.
+ *
+ *   HELD --[credit, ASK]--> QUEUED --[EAGER written]---------------------------------> DONE
+ *                             |                                                          ^
+ *                             +--[OFFER written]--> OFFERED --[TAKE came]--> STREAMING --+ [last DATA written]
+ *
+ * Life of a receive.
+ *
+ *   POSTED --[EAGER came]--> FILLING --[its last byte]------> DONE
+ *      |                                                        ^
+ *      +-----[OFFER came]--> ACCEPTED --[the last DATA]---------+
+ *
+ * From every state cancel, a failed peer and an ended context lead to DONE.
+ */
+#ifndef CH_P2P_STATE_H
+#define CH_P2P_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "transport/frame.h"
+#include "transport/p2p.h"
+
+enum transfer_state {
+    TRANSFER_IDLE = 0,
+    TRANSFER_HELD,      /* in peer->held; has a message */
+    TRANSFER_QUEUED,    /* in peer->starting, or peer->out writes its first frame */
+    TRANSFER_OFFERED,   /* in no queue; has a message */
+    TRANSFER_STREAMING, /* in peer->streaming, or peer->out writes a piece of it; has a message */
+    TRANSFER_POSTED,    /* in a bucket of p2p->posted */
+    TRANSFER_FILLING, /* peer->in reads into it, or it waits for a kept message to be whole (message) */
+    TRANSFER_ACCEPTED, /* has a message; peer->in may read into it */
+    TRANSFER_DONE,
+};
+
+enum message_kind {
+    MESSAGE_FREE,
+    MESSAGE_SEND,     /* ours, offered or about to be; `transfer` NULL: taken back */
+    MESSAGE_EAGER,    /* a peer's, kept in `data` */
+    MESSAGE_OFFER,    /* a peer's, kept as its envelope */
+    MESSAGE_ACCEPTED, /* a peer's, for `transfer`; NULL: taken back, and REFUSE is on its way */
+    MESSAGE_NOTE,     /* nothing but a frame to be written */
+};
+
+struct buffer {
+    struct ch_list link; /* of the pool */
+    size_t room;
+    unsigned char data[];
+};
+
+struct message {
+    struct ch_list link;    /* a bucket of p2p->kept, peer->notes, or the pool */
+    struct ch_list of_peer; /* peer->messages */
+    enum message_kind kind;
+    uint32_t peer;
+    uint64_t id;  /* our number: generation in the upper half, slot in the lower */
+    uint64_t sid; /* the sender's number, of a peer's */
+    uint64_t rid; /* the receiver's number, of ours once taken; see REFUSE too */
+    uint64_t context, tag, check, total;
+    struct ch_transfer *transfer;
+    uint32_t charge;       /* to give back when it is kept no more */
+    uint8_t note, reason;  /* the frame to be written while it is in peer->notes */
+    bool asked;            /* offered because of ASK: no charge */
+    bool counted;          /* in peer->nfree */
+    bool whole;            /* EAGER: all its bytes are here */
+    struct buffer *buffer; /* EAGER */
+};
+
+struct in_state {
+    struct ch_frame frame;
+    size_t nframe;            /* bytes of it that are here */
+    size_t left;              /* of the payload */
+    struct ch_transfer *into; /* where the payload goes; both NULL: nowhere */
+    struct message *keep;
+    size_t nkept; /* bytes of `keep` that are here */
+};
+
+struct out_state {
+    struct ch_frame frame;
+    bool busy;                /* a frame is being written */
+    size_t nframe;            /* bytes of it that went */
+    size_t left;              /* of the payload */
+    struct ch_transfer *from; /* where the payload comes from, or whose OFFER it is */
+    struct message *message;  /* OFFER's, TAKE's, ... */
+    struct buffer *rest;      /* the payload of a transfer that was taken back half-way */
+    size_t rest_at;
+};
+
+struct peer {
+    uint32_t rank;
+    struct ch_stream *stream; /* NULL: not connected, or failed */
+    struct ch_list link;      /* p2p->connected */
+    choir_error *failed;      /* why, once it has */
+
+    struct in_state in;
+    struct out_state out;
+
+    struct ch_list messages;  /* all messages to or from it */
+    struct ch_list notes;     /* messages with a frame to be written */
+    struct ch_list starting;  /* sends whose first frame is to be written, in order */
+    struct ch_list streaming; /* sends of which pieces are to be written, in turn */
+    struct ch_list held;      /* sends without credit, in order */
+    bool piece_next;          /* whose turn it is: streaming's, or starting's */
+
+    /* Credit. `used` is what our messages may take up at the peer; `kept` what its messages may here, of
+     * which `owed` is to be given back with the next frame. */
+    size_t used, kept, owed;
+
+    /* Held messages, ours: whether the peer is to be told, was told, is asking (HELD went, ASKED_ALL did not
+     * come yet), whether more were held since, and whether it is to be told that there are none. */
+    bool say_held, told_held, asking, more_held, say_flows;
+    /* And the peer's. `asked_to` is the number of the last receive that was asked for, `asks` how many times
+     * we asked and were not answered. */
+    bool holds, say_asked;
+    uint64_t asked_to, asks;
+    uint32_t nfree; /* offers kept free of charge; their receives were taken back */
+};
+
+enum { NBUCKETS = 256, NGONE = 1024, BUFFER_CLASSES = 8 };
+_Static_assert(CH_FRAME_BUFFER_MIN << (BUFFER_CLASSES - 1) == CH_P2P_EAGER,
+               "a class for each power");
+_Static_assert(sizeof(struct message) + sizeof(struct buffer) <= CH_FRAME_CHARGE, "it covers them");
+
+/* A context that failed while its group lives. */
+struct failed_context {
+    struct ch_list link;
+    uint64_t context;
+    choir_error record;
+};
+
+struct ch_p2p {
+    struct ch_lock lock; /* guards all below, and every transfer under way */
+    struct ch_bell bell;
+    uint32_t nranks;
+    struct peer *peers;
+    struct ch_list connected;
+    struct ch_list all;       /* every transfer under way, in the order they were started */
+    struct ch_list callbacks; /* done, but on_done() is still to be called */
+    uint64_t last_seq;
+    size_t kept_max;   /* CH_P2P_KEPT, less in tests; the same on all ranks */
+    uint32_t nholding; /* peers that hold messages back */
+    bool rung; /* a transfer is done or there is more to do: ring when the lock is given back */
+    choir_error no_memory; /* for a peer whose record there is no memory for */
+
+    struct ch_list posted[NBUCKETS]; /* receives by context and tag, in order */
+    struct ch_list kept[NBUCKETS];   /* messages of peers likewise, in order of arrival */
+
+    struct ch_list failed_contexts;
+    uint64_t gone
+        [NGONE]; /* contexts that were ended for good, by hash; an older one may be overwritten */
+
+    struct ch_p2p_refusal refusal;
+    struct ch_list refusals; /* MESSAGE_NOTEs for refusal.fn, to be called without the lock */
+
+    struct message **slots; /* by the lower half of the id */
+    uint32_t nslots, slots_room;
+    struct ch_list free_messages;
+    struct ch_list free_buffers[BUFFER_CLASSES];
+    uint32_t nfree_buffers[BUFFER_CLASSES];
+};
+
+/* --- p2p_pool.c --- */
+
+/* NULL: no memory. Zeroed but for its number, in peer->messages. */
+struct message *ch_message_new(struct ch_p2p *p2p, struct peer *peer, enum message_kind kind);
+void ch_message_free(struct ch_p2p *p2p, struct message *message);
+/* The message with that number, if it is this peer's and of that kind; else NULL. */
+struct message *ch_message_find(struct ch_p2p *p2p, const struct peer *peer, uint64_t id,
+                                enum message_kind kind);
+/* At most CH_P2P_EAGER bytes. */
+struct buffer *ch_buffer_new(struct ch_p2p *p2p, size_t nbytes);
+void ch_buffer_free(struct ch_p2p *p2p, struct buffer *buffer);
+void ch_pool_fini(struct ch_p2p *p2p);
+
+/* --- p2p.c: with the lock held --- */
+
+void ch_p2p_describe(choir_error *out, choir_status code, int culprit, const char *operation,
+                     const char *fmt, ...) CH_PRINTF(5, 6);
+/* Out of whatever it is in, and done. `record` NULL: well. */
+void ch_p2p_finish_locked(struct ch_p2p *p2p, struct ch_transfer *t, const choir_error *record);
+void ch_p2p_fail_peer_locked(struct ch_p2p *p2p, struct peer *peer, const choir_error *record);
+/* The same with this thread's last error. */
+void ch_p2p_lose_peer_locked(struct ch_p2p *p2p, struct peer *peer);
+/* Take a transfer out of whatever it is in; its peer is told if it knows of it. */
+void ch_p2p_detach_locked(struct ch_p2p *p2p, struct ch_transfer *t);
+
+/* The next `nbytes` of a transfer's memory in at most `niov` pieces: how many pieces there are. */
+int ch_transfer_iov(const struct ch_transfer *t, size_t nbytes, struct iovec *iov, int niov);
+void ch_transfer_advance(struct ch_transfer *t, size_t nbytes);
+
+/* --- p2p_match.c --- */
+
+uint32_t ch_bucket_of(uint64_t context, uint64_t tag);
+uint32_t ch_gone_slot(uint64_t context);
+/* Whether it failed, with its record, or is gone, with none. */
+bool ch_context_ended(const struct ch_p2p *p2p, uint64_t context, const choir_error **record_out);
+/* The first receive for it, out of its bucket; NULL: there is none. */
+struct ch_transfer *ch_match_posted(struct ch_p2p *p2p, const struct peer *peer, uint64_t context,
+                                    uint64_t tag);
+/* A message has come: for a receive, or to be kept. The payload of an eager one goes where peer->in says. The
+ * peer may have failed afterwards. */
+void ch_match_eager(struct ch_p2p *p2p, struct peer *peer, const struct ch_frame *frame);
+void ch_match_offer(struct ch_p2p *p2p, struct peer *peer, const struct ch_frame *frame);
+/* Find a kept message for a receive; false if there is none. */
+bool ch_match_has_kept(struct ch_p2p *p2p, const struct ch_transfer *t);
+bool ch_match_kept(struct ch_p2p *p2p, struct ch_transfer *t);
+/* A kept message is whole. */
+void ch_match_whole(struct ch_p2p *p2p, struct message *message);
+/* Forget what is kept of a context. */
+void ch_match_drop_context(struct ch_p2p *p2p, uint64_t context);
+/* Forget a kept message, giving its charge back; an offer is refused. */
+void ch_match_drop(struct ch_p2p *p2p, struct message *message, enum ch_frame_reason reason);
+
+/* --- p2p_in.c, p2p_out.c --- */
+
+/* The words for an eager message that was refused; `m` has what REFUSE said. */
+void ch_p2p_describe_refused(const struct message *m, const struct peer *peer, choir_error *out);
+
+/* Read or write what can be now, at most about `budget` bytes. True if something moved. */
+bool ch_p2p_pump_in(struct ch_p2p *p2p, struct peer *peer, size_t *budget);
+bool ch_p2p_pump_out(struct ch_p2p *p2p, struct peer *peer, size_t *budget);
+
+/* Queue the frame that tells of a message. */
+void ch_p2p_note(struct ch_p2p *p2p, struct message *message, enum ch_frame_kind kind,
+                 enum ch_frame_reason reason);
+/* A send begins: now, or it is held. False: no memory. */
+bool ch_p2p_start_send(struct ch_p2p *p2p, struct peer *peer, struct ch_transfer *t);
+/* Take a send out of whatever it is in. A frame that was begun is finished without it, and WITHDRAW tells the
+ * peer, unless it wanted it so (`refused`). */
+void ch_p2p_leave_send(struct ch_p2p *p2p, struct peer *peer, struct ch_transfer *t, bool refused);
+/* Credit came, or a held one went: start what can be. */
+void ch_p2p_release_held(struct ch_p2p *p2p, struct peer *peer);
+/* The peer asked for the first held message of a context and tag. */
+void ch_p2p_answer_ask(struct peer *peer, uint64_t context, uint64_t tag);
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * transport.h - how bytes reach a peer: a stream in each direction between two ranks, in order.
+ *
+ * A transport knows nothing of messages, tags or collectives; p2p.h makes messages of its streams. Nothing
+ * here blocks: what does not go now is asked for again when the waiter was rung or a descriptor of its set
+ * is ready. Listed in transport.def.
+ *
+ *   self   to oneself, through a buffer
+ *   shm    to a rank of this host: a ring of bytes in the receiver's segment
+ */
+#ifndef CH_TRANSPORT_H
+#define CH_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <choir/status.h>
+
+#include "base/bell.h"
+
+/* One end of the streams to one peer. */
+struct ch_stream;
+
+struct ch_transport_ops {
+    const char *name;
+
+    /* As many bytes as go now, from the front of `iov`; CHOIR_OK with *done_out >= 1, CHOIR_IN_PROGRESS if
+     * none go, CHOIR_ERR_NETWORK or CHOIR_ERR_PROTO if the peer is gone or broken. Tells the peer. */
+    choir_status (*send)(struct ch_stream *stream, const struct iovec *iov, int niov,
+                         size_t *done_out);
+
+    /* The same for what has come. */
+    choir_status (*recv)(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out);
+
+    /* Whether recv() would find something. Cheap: called in every turn of a wait. */
+    bool (*readable)(struct ch_stream *stream);
+
+    void (*close)(struct ch_stream *stream);
+
+    /* Remote memory access, where a transport has it: straight from or to the peer's memory. NULL: not
+     * there, and bytes go through the stream. */
+    choir_status (*read_remote)(struct ch_stream *stream, void *dst, uint64_t remote,
+                                size_t nbytes);
+    choir_status (*write_remote)(struct ch_stream *stream, uint64_t remote, const void *src,
+                                 size_t nbytes);
+};
+
+/* Every transport's stream begins with this. */
+struct ch_stream {
+    const struct ch_transport_ops *ops;
+    uint32_t peer;
+};
+
+/* Every transport's operations: ch_transport_shm, ... */
+#define CH_TRANSPORT(name) extern const struct ch_transport_ops ch_transport_##name;
+#include "transport/transport.def"
+#undef CH_TRANSPORT
+
+/* --- shm: a ring of bytes in each direction (byte_ring.h) --------------------------------------------- */
+
+struct ch_byte_ring;
+
+/* Bytes that a ring takes with `room` bytes of data, a power of two; 0 if it is not. Aligned to
+ * CH_CACHE_UNIT, zeroed. */
+size_t ch_byte_ring_nbytes(size_t room);
+
+/* `out` is the ring in the peer's segment that we write, `in` the one in ours that it writes, both with the
+ * same room; `bell` rings the peer. All outlive the stream. A peer's counters are its word: checked, never
+ * trusted. */
+choir_status ch_transport_shm_open(uint32_t peer, struct ch_byte_ring *in, struct ch_byte_ring *out,
+                                   size_t room, const struct ch_bell *bell,
+                                   struct ch_stream **stream_out);
+
+/* `room` as for a ring. */
+choir_status ch_transport_self_open(uint32_t rank, size_t room, struct ch_stream **stream_out);
+
+#endif

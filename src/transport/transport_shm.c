@@ -1,0 +1,110 @@
+/*
+ * transport_shm.c - to a rank of this host: two rings of bytes in shared memory. See byte_ring.h.
+ *
+ * `self` is the same with one ring in our own memory, whose two ends are ours.
+ */
+#include "transport/transport.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "transport/byte_ring.h"
+
+struct ring_stream {
+    struct ch_stream stream;
+    struct ch_byte_ring_end in, out;
+    struct ch_bell bell;        /* the peer's; unused by self */
+    struct ch_byte_ring *owned; /* self's ring; NULL: the rings are the caller's */
+};
+
+static choir_status ring_send(struct ch_stream *stream, const struct iovec *iov, int niov,
+                              size_t *done_out)
+{
+    return ch_byte_ring_write(&CH_CONTAINER(stream, struct ring_stream, stream)->out, iov, niov,
+                              done_out);
+}
+
+static choir_status ring_recv(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out)
+{
+    return ch_byte_ring_take(&CH_CONTAINER(stream, struct ring_stream, stream)->in, buf, nbytes,
+                             done_out);
+}
+
+static bool ring_readable(struct ch_stream *stream)
+{
+    return ch_byte_ring_readable(&CH_CONTAINER(stream, struct ring_stream, stream)->in);
+}
+
+static void ring_close(struct ch_stream *stream)
+{
+    struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
+
+    ch_free(s->owned);
+    ch_free(s);
+}
+
+const struct ch_transport_ops ch_transport_shm = {
+    .name = "shm",
+    .send = ring_send,
+    .recv = ring_recv,
+    .readable = ring_readable,
+    .close = ring_close,
+};
+
+const struct ch_transport_ops ch_transport_self = {
+    .name = "self",
+    .send = ring_send,
+    .recv = ring_recv,
+    .readable = ring_readable,
+    .close = ring_close,
+};
+
+static struct ring_stream *stream_new(const struct ch_transport_ops *ops, uint32_t peer,
+                                      size_t room)
+{
+    struct ring_stream *s;
+
+    if (!ch_byte_ring_room_ok(room)) {
+        ch_fail(CHOIR_ERR_INVALID, "%s to rank %u: a ring of %zu bytes, which is no power of two",
+                ops->name, peer, room);
+        return NULL;
+    }
+    s = ch_zalloc(sizeof(*s));
+    if (s == NULL) {
+        ch_fail(CHOIR_ERR_NOMEM, "%s to rank %u: no memory for the stream", ops->name, peer);
+        return NULL;
+    }
+    s->stream = (struct ch_stream){ .ops = ops, .peer = peer };
+    return s;
+}
+
+choir_status ch_transport_shm_open(uint32_t peer, struct ch_byte_ring *in, struct ch_byte_ring *out,
+                                   size_t room, const struct ch_bell *bell,
+                                   struct ch_stream **stream_out)
+{
+    struct ring_stream *s = stream_new(&ch_transport_shm, peer, room);
+
+    if (s == NULL)
+        return choir_last_error_record()->code;
+    s->bell = *bell;
+    s->in = (struct ch_byte_ring_end){ .ring = in, .room = room, .bell = &s->bell };
+    s->out = (struct ch_byte_ring_end){ .ring = out, .room = room, .bell = &s->bell };
+    *stream_out = &s->stream;
+    return CHOIR_OK;
+}
+
+choir_status ch_transport_self_open(uint32_t rank, size_t room, struct ch_stream **stream_out)
+{
+    struct ring_stream *s = stream_new(&ch_transport_self, rank, room);
+
+    if (s == NULL)
+        return choir_last_error_record()->code;
+    s->owned = ch_zalloc_aligned(CH_CACHE_UNIT, ch_byte_ring_nbytes(room));
+    if (s->owned == NULL) {
+        ring_close(&s->stream);
+        return ch_fail(CHOIR_ERR_NOMEM, "self, rank %u: no memory for a ring of %zu bytes", rank,
+                       room);
+    }
+    s->in = s->out = (struct ch_byte_ring_end){ .ring = s->owned, .room = room };
+    *stream_out = &s->stream;
+    return CHOIR_OK;
+}
