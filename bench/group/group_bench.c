@@ -69,8 +69,8 @@ static void be_rank(int rank, int nranks, bool split, int start_fd, int outcome_
 {
     struct start_signal start;
     struct outcome outcome = { .joined = -1 };
-    choir_store *store;
-    choir_group *group;
+    choir_store *store = NULL;
+    choir_group *group = NULL;
 
     if (read(start_fd, &start, sizeof(start)) != (ssize_t)sizeof(start))
         _exit(1);
