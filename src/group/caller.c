@@ -4,7 +4,6 @@
 #include "group/caller.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -124,25 +123,19 @@ choir_status ch_hook_note(choir_group *group, struct ch_note **note_out)
     return CHOIR_OK;
 }
 
-/* A moment of ch_now()'s clock on the wall's. */
-static uint64_t wall_ns(uint64_t moment)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (uint64_t)ts.tv_sec * CH_S + (uint64_t)ts.tv_nsec - (ch_now() - moment);
-}
-
 void ch_note_fill(struct ch_note *note, const struct ch_call *call)
 {
     uint64_t began = call->began != 0 ? call->began : call->ended;
+    uint64_t
+        ahead; /* of the wall's clock before ch_now()'s; taken once, or time might seem to run backwards */
 
     if (note == NULL)
         return;
+    ahead = ch_sys_wall_ns() - ch_now();
     note->info = (choir_work_info){ .op = call->op.type,
                                     .sequence = call->op.seq,
-                                    .started_ns = wall_ns(began),
-                                    .finished_ns = wall_ns(call->ended),
+                                    .started_ns = began + ahead,
+                                    .finished_ns = call->ended + ahead,
                                     .active_ms = (double)(call->ended - began) / CH_MS,
                                     .status = call->status };
 }
