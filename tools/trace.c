@@ -25,6 +25,22 @@ static bool is_wrong(const struct finding *f)
     return f->kind != FINDING_UNDER_WAY;
 }
 
+/* Why the records were written, each reason once: of what failed, the words of the error. */
+static void print_reasons(const struct job *job)
+{
+    for (size_t i = 0; i < job->nranks; i++) {
+        const char *why = job->ranks[i].why;
+        size_t first = 0;
+
+        if (why == NULL || *why == '\0')
+            continue;
+        while (job->ranks[first].why == NULL || strcmp(job->ranks[first].why, why) != 0)
+            first++;
+        if (first == i)
+            printf("written because: %s\n", why);
+    }
+}
+
 static void print_text(const struct job *job, const struct verdict *v)
 {
     if (v->nfindings == 0 || !is_wrong(&v->findings[0]))
@@ -34,6 +50,7 @@ static void print_text(const struct job *job, const struct verdict *v)
         printf("%s%s\n", i > 0 && is_wrong(&v->findings[i]) ? "also: " : "", v->findings[i].text);
     for (size_t i = 0; i < v->nranks; i++)
         printf("%s\n", v->ranks[i]);
+    print_reasons(job);
 }
 
 static void print_ranks(const char *key, const int *ranks, size_t n)

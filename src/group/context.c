@@ -146,6 +146,8 @@ static choir_status join(struct ch_context *context, const char *name, const cha
         rc = open_first_channel(context, name);
     if (rc == CHOIR_OK)
         rc = ch_attend_init(&context->attendant, context->waiter, true);
+    if (rc == CHOIR_OK)
+        rc = ch_flightwatch_start(&context->flightwatch, context->flight, context->waiter);
     return ch_roster_finish(context->round, &mine, patience->until, rc);
 }
 
@@ -214,6 +216,7 @@ static void destroy(struct ch_context *context)
     choir_error last;
 
     ch_error_save(&last); /* of choir_init(), which ends a context that failed this way */
+    ch_flightwatch_stop(&context->flightwatch);
     ch_attend_fini(&context->attendant);
     ch_caller_end(context->caller);
     if (context->round != NULL && context->place.server != NULL)

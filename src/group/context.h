@@ -13,6 +13,7 @@
 #include "engine/channel.h"
 #include "engine/rank.h"
 #include "group/attend.h"
+#include "group/flightwatch.h"
 #include "group/meet.h"
 #include "group/record.h"
 #include "trace/flight.h"
@@ -30,7 +31,8 @@ struct ch_context {
 
     /* How the ranks met; nothing of it in fake groups. */
     struct ch_rank *engine;
-    struct ch_flight *flight;         /* NULL: nothing is recorded */
+    struct ch_flight *flight; /* NULL: nothing is recorded */
+    struct ch_flightwatch flightwatch;
     struct ch_channel *first_channel; /* until the first group takes it */
     struct ch_meeting_place place;
     choir_store *round;        /* this meeting's corner of place.store */

@@ -54,8 +54,12 @@ void ch_flightlog_issued(struct ch_call *call)
 
     if (group->flight == NULL || call->inner)
         return;
-    info.collective_seq = atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
-    info.p2p_seq = atomic_load_explicit(&group->ntransfers, memory_order_relaxed);
+    /* Its number is as in errors and choir_work_sequence(): how many of its kind were issued before. */
+    info.collective_seq = call->collective
+                              ? call->op.seq
+                              : atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
+    info.p2p_seq = call->collective ? atomic_load_explicit(&group->ntransfers, memory_order_relaxed)
+                                    : call->op.seq;
     info.op_id = info.collective_seq + info.p2p_seq;
     info.nins = bufs_of(&call->op.in, call->op.dtype, ins);
     info.nouts = bufs_of(&call->op.out, call->op.dtype, outs);

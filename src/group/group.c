@@ -112,6 +112,7 @@ choir_status ch_group_check(choir_group *group)
     }
     if (rc == CHOIR_OK)
         return CHOIR_OK;
+    ch_flight_failed(group->flight, &record); /* others may have known first */
     if (atomic_load_explicit(&group->aborted, memory_order_relaxed))
         record.code = CHOIR_ERR_STATE;
     return ch_error_load(&record);
@@ -127,7 +128,7 @@ void ch_group_fail(choir_group *group, const choir_error *why)
         group->error = *why;
     }
     ch_unlock(&group->lock);
-    ch_flight_failed(group->flight, why->code);
+    ch_flight_failed(group->flight, why);
 }
 
 choir_status choir_group_error(const choir_group *group_, choir_error *record_out)

@@ -83,6 +83,6 @@ void ch_flight_done(struct ch_flight_group *group, uint64_t record, uint64_t now
  * Threads: any; not with a lock held.
  * Blocks:  while it writes.
  */
-void ch_flight_failed(struct ch_flight_group *group, choir_status why);
+void ch_flight_failed(struct ch_flight_group *group, const choir_error *why);
 
 #endif

@@ -127,17 +127,17 @@ choir_status ch_flight_leave_all(const char *why)
     return rc;
 }
 
-void ch_flight_failed(struct ch_flight_group *group, choir_status why)
+void ch_flight_failed(struct ch_flight_group *group, const choir_error *why)
 {
-    char words[256];
+    char words[sizeof(why->text) + 256];
     choir_error kept;
 
     /* Relaxed: it only elects who writes. */
     if (group == NULL || atomic_exchange_explicit(&group->failed, true, memory_order_relaxed))
         return;
     ch_error_save(&kept); /* the failure itself, which the caller is about to report */
-    snprintf(words, sizeof(words), "group \"%.160s\" failed: %s", group->name,
-             choir_status_name(why));
+    snprintf(words, sizeof(words), "group \"%.160s\" failed: %s: %s", group->name,
+             choir_status_name(why->code), why->text);
     if (ch_flight_leave(group->flight, words) != CHOIR_OK)
         ch_log_warn("%s", choir_last_error());
     ch_error_load(&kept);

@@ -23,6 +23,8 @@
 #include "trace/flight_names.h"
 #include "trace/flight_signal.h"
 
+static const choir_error timed_out = { .code = CHOIR_ERR_TIMEOUT, .text = "rank 1 did not come" };
+
 static const choir_buf floats = { .count = 1024, .type = CHOIR_F32 };
 
 static struct ch_flight_info allreduce(uint64_t seq)
@@ -269,7 +271,7 @@ CHOIR_TEST(others_variables_are_accepted)
     CHOIR_CHECK_EQ(ch_flight_issue(group, &info, 1), 0u);
     ch_flight_started(group, 0, 1);
     ch_flight_done(group, 0, 1, CHOIR_OK, -1);
-    ch_flight_failed(group, CHOIR_ERR_TIMEOUT);
+    ch_flight_failed(group, &timed_out);
     ch_flight_group_close(group);
     ch_flight_destroy(flight);
     setenv("TORCH_FR_BUFFER_SIZE", "2", 1);
@@ -534,11 +536,11 @@ CHOIR_TEST(a_group_that_fails_leaves_its_record_once)
     group = open_group(flight, "world");
     complete(group, 1);
     CHOIR_CHECK(access(json_path, F_OK) != 0);
-    ch_flight_failed(group, CHOIR_ERR_TIMEOUT);
+    ch_flight_failed(group, &timed_out);
     CHOIR_CHECK(starts_with(json_path, "{\"version"));
     CHOIR_CHECK(starts_with(pickle_path, "\x80\x02}("));
     CHOIR_CHECK_EQ(unlink(json_path), 0);
-    ch_flight_failed(group, CHOIR_ERR_TIMEOUT);
+    ch_flight_failed(group, &timed_out);
     CHOIR_CHECK(access(json_path, F_OK) != 0);
     CHOIR_CHECK_OK(ch_flight_leave_all("a test"));
     CHOIR_CHECK_EQ(unlink(json_path), 0);

@@ -7,6 +7,9 @@
  *   singer fork            the same, while another thread forks a child, whose calls must fail; the child then
  *                          lives on until its standard input ends
  *   singer late MS         rank 1 is late by that much; the others say what waiting cost them
+ *   singer skip N MS [grow] some all-reduces, of which rank 2 leaves out number N; grow: each is longer than the one
+ *                          before. Rank 2 is then busy until its standard input ends ("busy"); others wait for it
+ *                          ("waiting") for MS at most
  *
  * The last line is JSON; times are of CLOCK_MONOTONIC.
  */
@@ -298,6 +301,40 @@ static int late(long ms)
     return 0;
 }
 
+/* --- skip ------------------------------------------------------------------------------------------------ */
+
+static int skip(long skipped, long timeout_ms, bool grow)
+{
+    enum { COUNT = 1000, MORE = 3 };
+    choir_group *group = join();
+    int rank = choir_group_rank(group);
+    float values[COUNT] = { 0 };
+    choir_status rc = choir_group_set_timeout(group, timeout_ms);
+
+    for (long round = 0; rc == CHOIR_OK && round <= skipped + MORE; round++) {
+        if (rank == 2 && round == skipped)
+            continue;
+        if (rank != 2 && round == skipped + MORE) {
+            puts("waiting");
+            fflush(stdout);
+        }
+        rc = choir_allreduce(
+            group, CHOIR_BUF(values, grow ? (size_t)(100 + round) : 100, CHOIR_F32), NULL, NULL);
+    }
+    if (rank == 2 && rc == CHOIR_OK) {
+        puts("busy");
+        fflush(stdout);
+        while (!input_has_ended())
+            nanosleep(&(struct timespec){ .tv_nsec = 10 * 1000 * 1000 }, NULL);
+        rc = choir_barrier(group, NULL, NULL);
+    }
+    printf("{\"rank\": %d, \"code\": \"%s\"", rank, choir_status_name(rc));
+    print_string("text", rc == CHOIR_OK ? "" : choir_last_error());
+    printf("}\n");
+    choir_group_destroy(group);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc >= 2 && strcmp(argv[1], "load") == 0)
@@ -306,6 +343,8 @@ int main(int argc, char **argv)
         return sing_and_fork();
     if (argc == 3 && strcmp(argv[1], "late") == 0)
         return late(atol(argv[2]));
-    fprintf(stderr, "usage: singer load [COUNT] | fork | late MS\n");
+    if (argc >= 4 && strcmp(argv[1], "skip") == 0)
+        return skip(atol(argv[2]), atol(argv[3]), argc > 4);
+    fprintf(stderr, "usage: singer load [COUNT] | fork | late MS | skip N MS [grow]\n");
     return 2;
 }
