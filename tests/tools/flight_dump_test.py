@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 
@@ -50,6 +51,17 @@ for document, library in ((as_json, "choir:"), (as_pickle, "gloo:")):
         check(entry["time_created_ns"] <= entry["time_discovered_started_ns"] <= entry["time_discovered_completed_ns"], entry)
 check(all(type(e["process_group"]) is tuple and e["frames"] == [] for e in as_pickle["entries"]), "pickle: tuples, frames")
 check(all(type(e["process_group"]) is list and "frames" not in e for e in as_json["entries"]), "JSON: lists, no frames")
+
+# Every key is on the page that describes the document, and the page has no other.
+page = (pathlib.Path(os.environ["CHOIR_TEST_SOURCE"]) / "man/man7/choir_trace.7").read_text()
+page = page[page.index(".SS The document"):page.index(".SS Example")]
+keys = set(as_json) | set(as_json["choir"]) | set(as_json["choir"]["groups"][0])
+entries = [e for scenario in ("everything", "failed", "unsent") for form in load(scenario, 1) for e in form["entries"]]
+for inner in (*as_json["pg_config"].values(), *as_json["pg_status"].values(), *entries):
+    keys |= set(inner)
+told = set(re.findall(r"\b[a-z][a-z0-9_]+\b", " ".join(re.findall(r"^\.(?:B|BR|RB) (.*)", page, re.M)))) - {"choir_work_sequence"}
+check(keys <= told, "not on the page:", keys - told)
+check(told <= keys, "on the page only:", told - keys)
 
 # The two say the same, but for what is told differently.
 for a, b in zip(as_json["entries"], as_pickle["entries"]):
