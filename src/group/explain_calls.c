@@ -11,11 +11,9 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/params.h"
+#include "engine/control.h"
 #include "kernel/kernel.h"
 #include "store/bytes.h"
-
-/* What a flag's cache lines leave for payload (sched.h, LINE). */
-enum { LINE_BYTES = 64 };
 
 static const choir_explain_opts defaults = { .size = sizeof(defaults) };
 
@@ -78,7 +76,7 @@ static choir_status find_answer(const char *operation, int nranks, size_t nbytes
     struct ch_question q = {
         .situation = { .nranks = nranks < 0 ? 0 : (uint32_t)nranks,
                        .nbytes = nbytes,
-                       .line_bytes = LINE_BYTES,
+                       .line_bytes = CH_LINE_NBYTES,
                        .shared = !opts->apart },
         .overrules = &overrules,
         .algo = opts->algo,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "choir_test.h"
+#include "engine/control.h"
 
 static const struct {
     const char *operation;
@@ -52,6 +53,19 @@ CHOIR_TEST(defaults_are_enough)
     CHOIR_CHECK_HAS(svg.data, "</svg>");
     choir_blob_free(&text);
     choir_blob_free(&svg);
+}
+
+/* What is told is what the engine does: inline ends where its line does. */
+CHOIR_TEST(as_much_is_inline_as_the_engine_has_room_for)
+{
+    choir_blob text;
+
+    CHOIR_CHECK_OK(choir_explain("allreduce", 2, CH_LINE_NBYTES, NULL, &text));
+    CHOIR_CHECK_HAS(text.data, "algorithm inline");
+    choir_blob_free(&text);
+    CHOIR_CHECK_OK(choir_explain("allreduce", 2, CH_LINE_NBYTES + 1, NULL, &text));
+    CHOIR_CHECK_HAS(text.data, "algorithm one-shot");
+    choir_blob_free(&text);
 }
 
 static choir_status explain_both(void *arg)
