@@ -5,7 +5,9 @@
  *
  * A case is a group of 2 to 6 ranks that makes some calls together; then one rank or several, the odd ones, make a
  * call that differs in one thing. Where ranks do not meet in that call (a broadcast's root need not hear from
- * anybody), they meet in the barrier after it. Nobody may get through that.
+ * anybody), they meet in the barrier after it. Nobody may get through that. The table in the error must have
+ * each rank beside the very arguments with which it called, name the operation in which they first differed, blame
+ * a rank of the fewer, and be the same for all (before it is what each called).
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -36,15 +38,16 @@ struct one_call {
     int root;
 };
 
+enum { COUNT_MAX = 5000, SOON_MS = 1000, NRANKS_MAX = 6 };
+
 struct mismatch {
     uint64_t seed;
     int nranks, calls_before;
     enum thing thing;
-    bool odd[8];
+    bool odd[NRANKS_MAX];
     struct one_call common, other;
+    choir_error told[NRANKS_MAX]; /* each rank writes its own */
 };
-
-enum { COUNT_MAX = 5000, SOON_MS = 1000 };
 
 static void differ(struct mismatch *m, struct dice *d)
 {
@@ -144,48 +147,164 @@ static void complain(const struct mismatch *m, int rank, const char *what, const
     _exit(1);
 }
 
-/* What the two calls differ in must be in the text, for both. */
-static void check_text(const struct mismatch *m, int rank, const choir_error *error)
-{
-    char words[2][32] = { "", "" };
+/* --- the table -------------------------------------------------------------------------------------------- */
 
-    if (error->code == CHOIR_ERR_TIMEOUT)
-        complain(m, rank, "a time-out instead of a mismatch", error->text);
-    switch (m->thing) {
-    case OPERATION:
-    case ORDER:
-        snprintf(words[0], sizeof(words[0]), "%s", names[m->common.what]);
-        snprintf(words[1], sizeof(words[1]), "%s", names[m->other.what]);
+/* A call as the table has it. */
+static const char *call_text(const struct one_call *c, char *buf, size_t size)
+{
+    const char *type = choir_type_name(c->type);
+
+    switch (c->what) {
+    case CALLS_ALLREDUCE:
+        snprintf(buf, size, "allreduce of %zu %s %s", c->count, type, choir_redop_name(c->op));
         break;
-    case TYPE:
-        snprintf(words[0], sizeof(words[0]), "%s", choir_type_name(m->common.type));
-        snprintf(words[1], sizeof(words[1]), "%s", choir_type_name(m->other.type));
+    case CALLS_BROADCAST:
+        snprintf(buf, size, "broadcast of %zu %s root %d", c->count, type, c->root);
         break;
-    case COUNT:
-        snprintf(words[0], sizeof(words[0]), "%zu", m->common.count);
-        snprintf(words[1], sizeof(words[1]), "%zu", m->other.count);
+    case CALLS_REDUCE:
+        snprintf(buf, size, "reduce of %zu %s %s root %d", c->count, type, choir_redop_name(c->op),
+                 c->root);
         break;
-    case REDUCTION:
-        snprintf(words[0], sizeof(words[0]), "%s", choir_redop_name(m->common.op));
-        snprintf(words[1], sizeof(words[1]), "%s", choir_redop_name(m->other.op));
+    case CALLS_ALLGATHER:
+        snprintf(buf, size, "allgather_into of %zu %s", c->count, type);
         break;
-    case ROOT:
-        snprintf(words[0], sizeof(words[0]), "root %d", m->common.root);
-        snprintf(words[1], sizeof(words[1]), "root %d", m->other.root);
-        break;
-    case NTHINGS:
+    case CALLS_BARRIER:
+        snprintf(buf, size, "barrier");
         break;
     }
-    for (int i = 0; i < 2; i++) {
-        if (strstr(error->text, words[i]) == NULL)
-            complain(m, rank, words[i], error->text);
+    return buf;
+}
+
+/* "ranks 0, 2-4" at *text_io, which is left behind it: a bit for each; 0 if that is not what is there. */
+static unsigned read_ranks(const char **text_io)
+{
+    const char *p = *text_io;
+    unsigned set = 0;
+
+    if (strncmp(p, "rank", 4) != 0)
+        return 0;
+    p += strncmp(p, "ranks ", 6) == 0 ? 6 : 5;
+    for (;;) {
+        char *end;
+        long first = strtol(p, &end, 10), last = first;
+
+        if (end == p)
+            return 0;
+        if (*end == '-')
+            last = strtol(end + 1, &end, 10);
+        for (long r = first; r <= last && r < NRANKS_MAX; r++)
+            set |= 1U << r;
+        p = end;
+        if (strncmp(p, ", ", 2) != 0)
+            break;
+        p += 2;
     }
+    *text_io = p;
+    return set;
+}
+
+struct table {
+    unsigned rows[2]; /* who called what is common, who called the other */
+    unsigned missing; /* who had not called yet */
+};
+
+/* False if there is anything in the table that nobody called. */
+static bool read_table(const struct mismatch *m, const char *text, struct table *out)
+{
+    char words[2][128];
+
+    call_text(&m->common, words[0], sizeof(words[0]));
+    call_text(&m->other, words[1], sizeof(words[1]));
+    memset(out, 0, sizeof(*out));
+    while (*text != '\0') {
+        const char *end = strstr(text, "; ");
+        size_t length;
+        bool late = strncmp(text, "not there yet: ", 15) == 0;
+        unsigned set;
+
+        text += late ? 15 : 0;
+        set = read_ranks(&text);
+        if (set == 0)
+            return false;
+        if (late) {
+            out->missing |= set;
+        } else {
+            int row = -1;
+
+            text += 2; /* ": " */
+            length = end != NULL ? (size_t)(end - text) : strlen(text);
+            for (int i = 0; i < 2; i++) {
+                if (strlen(words[i]) == length && memcmp(words[i], text, length) == 0)
+                    row = i;
+            }
+            if (row < 0 || out->rows[row] != 0)
+                return false;
+            out->rows[row] = set;
+            text += length;
+        }
+        if (end != NULL)
+            text = end + 2;
+    }
+    return true;
+}
+
+static unsigned odd_ones(const struct mismatch *m)
+{
+    unsigned set = 0;
+
+    for (int r = 0; r < m->nranks; r++)
+        set |= m->odd[r] ? 1U << r : 0;
+    return set;
+}
+
+/* Everybody is in its row, and in no other. */
+static const char *judge_table(const struct mismatch *m, const struct table *t)
+{
+    unsigned everybody = (1U << m->nranks) - 1, odd = odd_ones(m);
+
+    if ((t->rows[0] & odd) != 0 || (t->rows[1] & ~odd) != 0)
+        return "a rank stands beside what another called";
+    if ((t->rows[0] | t->rows[1] | t->missing) != everybody)
+        return "the table leaves a rank out";
+    if (((t->rows[0] | t->rows[1]) & t->missing) != 0)
+        return "a rank is in the table, and not there yet";
+    return t->rows[0] == 0 || t->rows[1] == 0 ? "the table has one row" : NULL;
+}
+
+static bool is_blamed_rightly(const struct table *t, int culprit)
+{
+    int n[2] = { __builtin_popcount(t->rows[0]), __builtin_popcount(t->rows[1]) };
+    int row = (t->rows[1] >> culprit & 1) != 0;
+
+    return (t->rows[row] >> culprit & 1) != 0 && n[row] <= n[!row];
+}
+
+static void check_error(const struct mismatch *m, int rank, const choir_error *error)
+{
+    static const char before[] = ": ranks called different operations", ago[] = " some time ago";
+    const char *table = strstr(error->text, before), *number = strstr(error->text, "operation ");
+    struct table t;
+    const char *wrong;
+
+    if (error->code != CHOIR_ERR_MISMATCH)
+        complain(m, rank, choir_status_name(error->code), error->text);
+    if (table == NULL || number == NULL || atoi(number + 10) != m->calls_before)
+        complain(m, rank, "it does not say in which operation it began", error->text);
+    table += sizeof(before) - 1;
+    table += strncmp(table, ago, sizeof(ago) - 1) == 0 ? sizeof(ago) - 1 : 0;
+    if (!read_table(m, table + 2, &t))
+        complain(m, rank, "the table has what nobody called", error->text);
+    wrong = judge_table(m, &t);
+    if (wrong != NULL)
+        complain(m, rank, wrong, error->text);
+    if (error->culprit < 0 || error->culprit >= m->nranks || !is_blamed_rightly(&t, error->culprit))
+        complain(m, rank, "the wrong one is blamed", error->text);
 }
 
 static choir_status be_rank(choir_group *group, void *arg)
 {
     static const struct one_call barrier = { .what = CALLS_BARRIER };
-    const struct mismatch *m = arg;
+    struct mismatch *m = arg;
     int rank = choir_group_rank(group);
     uint32_t *in = calloc(COUNT_MAX, sizeof(*in));
     uint32_t *out = calloc(COUNT_MAX * (size_t)m->nranks, sizeof(*out));
@@ -210,7 +329,8 @@ static choir_status be_rank(choir_group *group, void *arg)
         complain(m, rank, "not found", "every call went well");
     if (now_ms() - began > SOON_MS)
         complain(m, rank, "found late", choir_last_error());
-    check_text(m, rank, choir_last_error_record());
+    m->told[rank] = *choir_last_error_record();
+    check_error(m, rank, &m->told[rank]);
     last = call(group, &barrier, in, out); /* and it stays so */
     if (last != rc)
         complain(m, rank, "the next call fails otherwise", choir_last_error());
@@ -238,7 +358,7 @@ int main(int argc, char **argv)
             return 2;
     }
     for (int i = 0; i < cases; i++) {
-        struct mismatch m;
+        static struct mismatch m;
 
         make(seed + (uint64_t)i, &m);
         alarm(60);
@@ -246,6 +366,11 @@ int main(int argc, char **argv)
             fprintf(stderr, "FAILED seed %llu: %s\n", (unsigned long long)m.seed,
                     choir_last_error());
             return 1;
+        }
+        for (int r = 1; r < m.nranks; r++) {
+            if (m.told[r].culprit != m.told[0].culprit ||
+                strcmp(strstr(m.told[r].text, "group "), strstr(m.told[0].text, "group ")) != 0)
+                complain(&m, r, "told otherwise than rank 0", m.told[r].text);
         }
     }
     printf("%d mismatches, all told\n", cases);
