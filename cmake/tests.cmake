@@ -26,6 +26,7 @@ target_include_directories(collective_cases PUBLIC src include tests/collective)
 target_link_libraries(collective_cases PUBLIC choir_static m PRIVATE choir_flags)
 target_link_libraries(collectives_test PRIVATE collective_cases)
 target_link_libraries(naive_test PRIVATE collective_cases)
+target_link_libraries(bits_test PRIVATE collective_cases)
 
 # PMIx's headers, for a comparison with what we believe; the library itself needs none.
 find_path(CHOIR_PMIX_INCLUDE pmix.h HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include)
