@@ -84,6 +84,7 @@ def check_counting():
     if (suite.get("tests"), suite.get("failures"), suite.get("skipped")) != ("12", "6", "2"):
         failures.append("JUnit: " + str(suite.attrib))
     expect("a missing file", run("--sum", "never.jsonl"), 1, "never: did not run to its end")
+    expect("a passing case that is to be shown", run("--show", "pass", "--filter", "pass", "one"), 0, "  | talk", "1 passed")
     expect("no case", run("--filter", "nothing-like-this", "one"), 1, "no case found")
     expect("no such path", run("nowhere"), 1, "nowhere does not exist")
     expect("a command as a case", run("--case", "name", "--", "false"), 1, "name: FAILED")

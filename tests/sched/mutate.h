@@ -312,7 +312,12 @@ enum excuse {
     NEXCUSES
 };
 
-static const char *const excuse_names[NEXCUSES] = { "", "messages", "surplus", "elsewhere" };
+static const char *const excuse_words[NEXCUSES] = {
+    "",
+    "two messages swapped, with different partners and no memory in common, and no circle of waiting",
+    "a copy widened to the whole block: the surplus is the right data of its place, overwritten or never read",
+    "taken from another rank, which has the same bytes and was awaited already",
+};
 
 static inline enum excuse mutate_excuse(const struct ch_sched *s, uint32_t step, enum mutation how,
                                         uint32_t which)

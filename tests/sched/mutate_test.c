@@ -4,7 +4,8 @@
  * Every algorithm at 2, 3, 4, 5 and 8 ranks, every step of every rank, every way to be wrong (mutate.h).
  * What is not refused must be one of the changes that can be harmless, and is then played for real in
  * random orders (replay.h), where it must do what the original does. Some of the refused are played too, to
- * see that playing has eyes. Prints a table; `make test` takes a sample.
+ * see that playing has eyes. Prints a table, and every mutant that was not refused, with the reason why it is none;
+ * `make test` takes a sample.
  */
 #include "mutate.h"
 #include "replay.h"
@@ -26,7 +27,21 @@ struct tally {
     uint64_t played, failed; /* of the refused */
 };
 
+/* A mutant that was not refused. */
+struct survivor {
+    const struct ch_algo *algo;
+    enum excuse excuse;
+    enum mutation how;
+    uint32_t nranks, rank, step;
+    bool in_place;
+};
+
+enum { SURVIVORS_MAX = 4096 };
+
 struct session {
+    const struct ch_algo *algo;
+    struct survivor survivors[SURVIVORS_MAX];
+    size_t nsurvivors;
     struct tally all, by_kind[NMUTATIONS], by_algo;
     uint64_t by_excuse[NEXCUSES];
     uint64_t counter;
@@ -75,6 +90,10 @@ static void judge_survivor(struct session *ses, struct tally *t, struct ch_sched
     if (excuse != EXCUSE_NONE && plays_well(scheds, right, s->nranks)) {
         t->harmless = 1;
         ses->by_excuse[excuse]++;
+        CHOIR_CHECK_LT(ses->nsurvivors, (size_t)SURVIVORS_MAX);
+        ses->survivors[ses->nsurvivors++] = (struct survivor){ ses->algo,  excuse,  m->how,
+                                                               s->nranks,  m->rank, m->step,
+                                                               s->in_place };
         return;
     }
     t->missed = 1;
@@ -164,13 +183,43 @@ static void print_row(const char *coll, const char *name, const struct tally *t)
            t->tried > 0 ? 100.0 * (double)(t->invalid + t->refused) / (double)t->tried : 100.0);
 }
 
+static bool same_line(const struct survivor *a, const struct survivor *b)
+{
+    return a->algo == b->algo && a->excuse == b->excuse && a->how == b->how &&
+           a->nranks == b->nranks && a->in_place == b->in_place;
+}
+
+/* Each of them, by rank and step; those of one schedule and one kind in one line. */
+static void print_survivors(const struct session *ses, enum excuse excuse)
+{
+    const struct survivor *before = NULL;
+
+    for (size_t i = 0; i < ses->nsurvivors; i++) {
+        const struct survivor *s = &ses->survivors[i];
+
+        if (s->excuse != excuse)
+            continue;
+        if (before == NULL || !same_line(before, s))
+            printf("%s    %s %s, %u ranks%s, %s:", before != NULL ? "\n" : "",
+                   ch_coll_name(s->algo->coll), s->algo->name, s->nranks,
+                   s->in_place ? " in place" : "", mutation_names[s->how]);
+        printf(" %u.%u", s->rank, s->step);
+        before = s;
+    }
+    printf("%s", before != NULL ? "\n" : "");
+}
+
 static void print_table_end(const struct session *ses)
 {
     for (int how = 0; how < NMUTATIONS; how++)
         print_row("", mutation_names[how], &ses->by_kind[how]);
     print_row("all", "", &ses->all);
-    for (int i = 1; i < NEXCUSES; i++)
-        printf("harmless, %s: %llu\n", excuse_names[i], (unsigned long long)ses->by_excuse[i]);
+    puts(
+        "not refused, and why that is no mistake (rank.step; all were played and do what the original does):");
+    for (int i = 1; i < NEXCUSES; i++) {
+        printf("  %s: %llu\n", excuse_words[i], (unsigned long long)ses->by_excuse[i]);
+        print_survivors(ses, (enum excuse)i);
+    }
     printf("of %llu refused ones that were played, %llu went wrong\n",
            (unsigned long long)ses->all.played, (unsigned long long)ses->all.failed);
     fflush(stdout);
@@ -179,12 +228,13 @@ static void print_table_end(const struct session *ses)
 CHOIR_TEST_TIMED(mutants_are_refused, 300)
 {
     static const uint32_t sizes[] = { 2, 3, 4, 5, 8 };
-    struct session ses = { .counter = 0 };
+    static struct session ses;
 
     printf("%-35s %8s %8s %8s %8s %6s %9s\n", "algorithm", "mutants", "invalid", "refused",
            "harmless", "missed", "caught");
     for (size_t a = 0; ch_algos[a] != NULL; a++) {
         ses.by_algo = (struct tally){ .tried = 0 };
+        ses.algo = ch_algos[a];
         for (size_t i = 0; i < CH_ARRAY_LEN(sizes); i++) {
             if (!ch_algo_fits(ch_algos[a], sizes[i]))
                 continue;
