@@ -10,7 +10,8 @@
  *   choir_work_unref(work);
  *
  * Every call takes `opts`, NULL for the defaults, and `work_out`, NULL to have it done on return. Buffers
- * are lent until it is done. All ranks make the same calls of a group in the same order; what differs ends
+ * are lent until it is done, with their sizes and strides; lists of buffers, lengths of parts and options are read in
+ * the call and need not last longer. All ranks make the same calls of a group in the same order; what differs ends
  * as an error on all of them, with a table of who called what. Bad arguments are refused before anything
  * is sent, and change nothing. No elements at all is fine everywhere, and still a call to be matched.
  *
@@ -58,9 +59,9 @@ typedef struct choir_coll_opts {
     choir_redop op;     /* of reductions: CHOIR_SUM */
     double factor;      /* of premul-sum: this rank's */
     int root;           /* of broadcast, reduce, gather, scatter: 0 */
-    const void
-        *input; /* of allreduce, reduce: where this rank's elements are; NULL: in the buffer */
-    const char *algo; /* the algorithm to use, by name; NULL: the library chooses */
+    const void *input;  /* of allreduce, reduce: where this rank's elements are, laid out (sizes,
+                        * strides) as the buffer is; only read; NULL: in the buffer itself */
+    const char *algo;   /* the algorithm to use, by name; NULL: the library chooses */
 } choir_coll_opts;
 
 typedef choir_coll_opts choir_allreduce_opts, choir_broadcast_opts, choir_reduce_opts,
@@ -137,7 +138,8 @@ CHOIR_API choir_status choir_reduce_scatter_coalesced(choir_group *group, const 
                                                       const choir_coll_opts *opts,
                                                       choir_work **work_out);
 
-/* outs[i] is rank i's ins[r]; or parts of one buffer each, with their lengths in elements (NULL: equal). */
+/* outs[i] is rank i's ins[r]; or parts of one buffer each, with their lengths in elements (NULL: equal; either all
+ * ranks give lengths or none does). */
 CHOIR_API choir_status choir_alltoall(choir_group *group, const choir_buf *ins,
                                       const choir_buf *outs, const choir_coll_opts *opts,
                                       choir_work **work_out);
@@ -150,7 +152,7 @@ CHOIR_API choir_status choir_alltoall_base(choir_group *group, choir_buf in,
 CHOIR_API choir_status choir_barrier(choir_group *group, const choir_coll_opts *opts,
                                      choir_work **work_out);
 
-/* The same, and if not all come in time, everybody is told by rank 0 who did not: the first, or all of them. */
+/* The same, done on return, and if not all come in time, everybody is told by rank 0 who did not: the first, or all of them. */
 CHOIR_API choir_status choir_monitored_barrier(choir_group *group, bool name_all,
                                                const choir_coll_opts *opts);
 
@@ -170,7 +172,8 @@ CHOIR_API choir_status choir_recv_any(choir_group *group, choir_buf buf, int tag
 /* --- several at once -------------------------------------------------------------------------------- */
 
 /* What this thread issues on `group` between the two starts together when the batch ends, and is one work;
- * calls in between return at once and give no handle. Sends and receives of a batch may be in any order. */
+ * calls in between return at once and give no handle. Sends and receives of a batch may be in any order. A call that
+ * is refused is not part of it; monitored barriers and splits are refused with CHOIR_ERR_STATE. */
 CHOIR_API choir_status choir_batch_begin(choir_group *group);
 CHOIR_API choir_status choir_batch_end(choir_group *group, choir_work **work_out);
 
