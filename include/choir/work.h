@@ -58,7 +58,7 @@ CHOIR_API const char *choir_optype_name(choir_optype op);
  */
 CHOIR_API choir_status choir_work_wait(choir_work *work, int64_t timeout_ms);
 
-/* Without waiting: CHOIR_OK, CHOIR_IN_PROGRESS, or what it failed with. */
+/* Without waiting, but helping along: CHOIR_OK, CHOIR_IN_PROGRESS, or what it failed with. */
 CHOIR_API choir_status choir_work_test(choir_work *work);
 
 /* The failure of a work that is done: its text ("" if there is none), its whole record (NULL). They live
@@ -66,7 +66,7 @@ CHOIR_API choir_status choir_work_test(choir_work *work);
 CHOIR_API const char *choir_work_error(const choir_work *work);
 CHOIR_API const choir_error *choir_work_error_record(const choir_work *work);
 
-/* What it is, and its number: of the group's collectives, or of its sends and receives. */
+/* What it is, and its number: of the group's collectives, or of its sends and receives; of a batch its first's. */
 CHOIR_API choir_optype choir_work_op(const choir_work *work);
 CHOIR_API uint64_t choir_work_sequence(const choir_work *work);
 

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -368,6 +369,19 @@ static int real_poll(struct pollfd *fds_io, size_t count, int64_t timeout_ns)
     struct timespec ts;
 
     return ppoll(fds_io, count, timespec_of(timeout_ns, &ts), NULL);
+}
+
+static int real_timerfd(void)
+{
+    return MAKE_OURS(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+}
+
+static int real_timerfd_set(int fd, int64_t after_ns)
+{
+    struct itimerspec when = { 0 };
+
+    timespec_of(after_ns, &when.it_value);
+    return timerfd_settime(fd, 0, &when, NULL);
 }
 
 /* Set once epoll_pwait2() turned out not to be there, so that it is asked for only once. */

@@ -61,6 +61,15 @@ bool ch_batch_is_open(choir_group *group)
     return find(group) != NULL;
 }
 
+choir_status ch_batch_refuse(choir_group *group)
+{
+    if (!ch_batch_is_open(group))
+        return CHOIR_OK;
+    return ch_fail(CHOIR_ERR_STATE,
+                   "this thread has a batch open on group %s, which this cannot be a part of",
+                   group->name);
+}
+
 /* --- collecting --------------------------------------------------------------------------------- */
 
 choir_status choir_batch_begin(choir_group *group)
@@ -162,6 +171,8 @@ static choir_status issue(struct batch *batch, choir_work *parent)
     }
     if (rc != CHOIR_OK && entered == 0)
         return rc;
+    if (entered > 0)
+        parent->call.op.seq = batch->works[0]->call.op.seq;
     /* A group that is closed half-way: what was not entered is as if it had failed. */
     for (size_t i = entered; i < batch->count; i++) {
         batch->works[i]->batch = batch->works[i]->batch != NULL ? batch->works[i]->batch

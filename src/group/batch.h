@@ -9,6 +9,9 @@
 /* Whether this thread has one open on `group`. */
 bool ch_batch_is_open(choir_group *group);
 
+/* For calls that cannot wait for the end of a batch: CHOIR_ERR_STATE if there is one. */
+choir_status ch_batch_refuse(choir_group *group);
+
 /* Put a work into this thread's batch, if there is one, and take it over. */
 bool ch_batch_add(choir_work *work);
 

@@ -37,7 +37,6 @@ static void set_up(struct ch_call *call, choir_group *group, choir_work *work, c
     call->work = work;
     call->name = name;
     call->collective = true;
-    call->nstages = 1;
     call->op.type = type;
     call->op.peer = -1;
     ch_list_init(&call->link);

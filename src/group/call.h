@@ -49,7 +49,6 @@ struct ch_call {
      * it has put the next one into op, else what the call ends with. */
     choir_status (*next)(struct ch_call *call);
     void *next_arg;
-    int nstages;                           /* sequence numbers it takes: 1 */
     void (*cleanup)(struct ch_call *call); /* NULL, or called once at the end, well or not */
 
     struct ch_list link;    /* group->queue or group->transfers; under the group's lock */
@@ -59,7 +58,6 @@ struct ch_call {
     bool begun;             /* the rest: by who runs it, published with DONE */
     choir_status status;
     uint64_t issued, began, ended; /* ch_now() */
-    uint64_t first_seq;            /* what users see as its number; op.seq of the first stage */
 
     uint64_t flight;      /* its number in the flight record; 0: it has none */
     struct ch_note *note; /* for the group's hook; NULL: there was none when it was issued */

@@ -167,6 +167,11 @@ void ch_caller_post(choir_group *group, struct ch_note *note)
     note->group = group;
     note->task.run = tell;
     ch_loop_post(caller_of(group->context)->loop, &note->task);
-    /* Last, and after the context was needed; see nothing_but_notes(). It may have run already. */
+    /* Last, and after the context was needed: see nothing_but_notes(), which is rung. It may have run already,
+     * and the group's context be gone. */
+    ch_lock(&group->lock);
     atomic_fetch_add_explicit(&group->nnotes, 1, memory_order_release);
+    if (group->context != NULL)
+        ch_bell_after_store(&group->context->waiter->bell);
+    ch_unlock(&group->lock);
 }

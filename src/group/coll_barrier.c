@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "group/args.h"
+#include "group/batch.h"
 #include "group/group.h"
 #include "group/memory.h"
 
@@ -126,9 +127,15 @@ static choir_status rank_zero(choir_group *group, struct verdict *verdict, bool 
     return verdict->nmissing > 0 ? say(verdict) : CHOIR_OK;
 }
 
+/* Half as long again; negative: for ever. */
+static int64_t patience_ms(int64_t timeout_ms)
+{
+    return timeout_ms < 0 || timeout_ms > INT64_MAX / 2 ? -1 : timeout_ms + timeout_ms / 2;
+}
+
 static choir_status other_rank(choir_group *group, uint64_t number, int64_t timeout_ms)
 {
-    ch_deadline until = ch_deadline_ms(timeout_ms < 0 ? -1 : timeout_ms + timeout_ms / 2);
+    ch_deadline until = ch_deadline_ms(patience_ms(timeout_ms));
     struct here here = { number };
     struct verdict verdict = { 0 };
     choir_status rc = message(group, CHOIR_OP_SEND, 0, TAG_HERE, &here, sizeof(here), until);
@@ -141,7 +148,7 @@ static choir_status other_rank(choir_group *group, uint64_t number, int64_t time
         rc = ch_fail_rank(CHOIR_ERR_TIMEOUT, 0, "monitored_barrier",
                           "[Rank %d]: reached monitoredBarrier successfully, but rank 0 sent no "
                           "verdict in %lld ms: see what rank 0 says",
-                          group->rank, (long long)(timeout_ms + timeout_ms / 2));
+                          group->rank, (long long)patience_ms(timeout_ms));
     return rc;
 }
 
@@ -157,9 +164,13 @@ choir_status choir_monitored_barrier(choir_group *group, bool name_all, const ch
         return rc;
     timeout_ms = call->op.timeout_ms;
     ch_call_release(call);
-    rc = ch_group_check(group);
-    if (rc != CHOIR_OK)
+    rc = ch_batch_refuse(group);
+    if (rc == CHOIR_OK)
+        rc = ch_group_check(group);
+    if (rc != CHOIR_OK) {
+        ch_error_prefix("choir_monitored_barrier: ");
         return rc;
+    }
     ch_lock(&group->lock);
     verdict.number = ++group->nmonitored;
     ch_unlock(&group->lock);

@@ -18,7 +18,7 @@
 #include "group/memory.h"
 #include "kernel/kernel.h"
 
-enum { DIMS_MAX = 8, STAGES = 3 };
+enum { DIMS_MAX = 8 };
 
 /* As all-gathered; 64-bit words. */
 struct meta {
@@ -327,7 +327,6 @@ static choir_status build(struct ch_call *call, const choir_sparse *in, choir_sp
     call->next = next;
     call->next_arg = s;
     call->cleanup = cleanup;
-    call->nstages = STAGES;
     s->in = *in;
     s->out = out;
     memcpy(s->shape, in->shape, (size_t)in->ndim * sizeof(*s->shape));

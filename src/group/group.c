@@ -50,6 +50,7 @@ choir_status ch_group_create(struct ch_context *context, int rank, int nranks, i
     ch_list_init(&group->registered);
     ch_list_init(&group->attended);
     atomic_store_explicit(&group->timeout_ms, OPERATION_TIMEOUT_MS, memory_order_relaxed);
+    atomic_store_explicit(&group->next_due, CH_NEVER, memory_order_relaxed);
     group->name = ch_strdup(name);
     group->description = ch_strdup(description);
     if (group->name == NULL || group->description == NULL) {
@@ -163,7 +164,7 @@ void choir_group_abort(choir_group *group)
     ch_error_load(&last);
     /* Whoever runs or waits looks again; and the service thread at what nobody waits for. */
     ch_bell_after_store(&group->context->waiter->bell);
-    ch_attend_kick(group);
+    ch_attend_kick(&group->context->attendant, group);
 }
 
 /* --- ending ------------------------------------------------------------------------------------- */
@@ -225,8 +226,7 @@ static void drop_transfers(choir_group *group)
             return;
         if (work->call.op.type == CHOIR_OP_SEND)
             ch_log_warn("group %s: destroyed before its %s %llu to rank %d was done", group->name,
-                        work->call.name, (unsigned long long)work->call.first_seq,
-                        work->call.op.peer);
+                        work->call.name, (unsigned long long)work->call.op.seq, work->call.op.peer);
         ch_error_save(&why);
         ch_queue_give_up(&work->call, &why);
         choir_work_unref(work);

@@ -48,8 +48,10 @@ struct choir_group {
     _Atomic bool hooked; /* there is one; written under the lock, read by anybody */
     void (*hook)(void *arg, const choir_work_info *info);
     void *hook_arg;
-    uint64_t nsplits;    /* collective over this group, so the same on all members */
-    uint64_t nmonitored; /* monitored barriers, the same */
+    _Atomic ch_deadline next_due; /* no later than the first of those in `queue`; written under the
+                                   * lock, read by who runs it */
+    uint64_t nsplits;             /* collective over this group, so the same on all members */
+    uint64_t nmonitored;          /* monitored barriers, the same */
 
     _Atomic uint64_t ncollectives, ntransfers; /* issued; written under the lock, read by anybody */
     _Atomic uint64_t nbatches;                 /* length of `batches`: most calls need not look */
@@ -86,9 +88,9 @@ void ch_group_fail(choir_group *group, const choir_error *why);
 
 /* --- queue.c ------------------------------------------------------------------------------------- */
 
-/* Run what can be run now, of collectives and sends and receives. True if something is left that waits for
- * others and that nobody else looks after; *next_io is then lowered to the next deadline. */
-bool ch_group_turn(choir_group *group, ch_deadline *next_io);
+/* The service thread's: run what can be run now, of collectives and sends and receives, unless they are young.
+ * *next_io is lowered to when the next of what is left wants to be looked at by itself. */
+enum ch_turn ch_group_turn(choir_group *group, ch_deadline *next_io);
 
 /* Wait until `ready(arg)`, helping meanwhile. */
 choir_status ch_group_wait(choir_group *group, bool (*ready)(void *arg), void *arg,

@@ -258,10 +258,10 @@ static void move(const struct ch_staged *s, bool pack)
     ch_copy(pack ? s->at : plain, pack ? plain : s->at, s->count * size);
 }
 
-void ch_memory_pack(struct ch_call *call)
+void ch_memory_pack(struct ch_call *call, bool all)
 {
     for (const struct ch_staged *s = call->staged; s != NULL; s = s->next) {
-        if ((s->ways & CH_GOES_IN) != 0)
+        if (all || (s->ways & CH_GOES_IN) != 0)
             move(s, true);
     }
 }

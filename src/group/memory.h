@@ -51,8 +51,9 @@ void ch_blocks_of(struct ch_blocks *blocks, uint32_t first, uint32_t step, uint3
 void ch_blocks_even(struct ch_blocks *blocks, uint32_t first, uint32_t step, uint32_t nblocks,
                     void *base, size_t count);
 
-/* When the operation begins, and when it has gone well. */
-void ch_memory_pack(struct ch_call *call);
+/* When the operation begins, and when it has gone well. `all`: also what only comes out is packed, for a backend
+ * that may leave it as it is. */
+void ch_memory_pack(struct ch_call *call, bool all);
 void ch_memory_unpack(struct ch_call *call);
 
 /* Free all room of a call. */

@@ -3,7 +3,8 @@
  *
  *   a synchronous call, nothing queued     takes the token and runs on its caller's thread, never in the list
  *   a synchronous call behind others       in the list; its caller takes the token and runs all up to its own
- *   an asynchronous call                   in the list; run by whoever waits, else by the service thread
+ *   an asynchronous call                   in the list; run by whoever waits, else by the service thread (after
+ *                                          a moment, attend.h); begun in its call if it is small
  *   sends and receives                     begun in their call; stepped by whoever waits for them, and by the
  *                                          service thread
  *
@@ -24,7 +25,7 @@
 #include "group/memory.h"
 #include "kernel/kernel.h"
 
-/* Up to this size an asynchronous operation is begun by its caller: waking another thread costs more. */
+/* Up to this size an operation is begun by whoever issues it. */
 enum { BEGIN_HERE_NBYTES = 16 * 1024 };
 
 /* --- one operation ------------------------------------------------------------------------------ */
@@ -40,7 +41,7 @@ static choir_status begin(struct ch_call *call)
         call->began = ch_now();
         ch_flightlog_started(call);
     }
-    ch_memory_pack(call);
+    ch_memory_pack(call, group->backend->at_once);
     memset(call->run, 0, group->backend->run_size);
     call->begun = true;
     rc = group->backend->begin(group->backend_self, &call->op, call->run);
@@ -71,7 +72,6 @@ choir_status ch_call_advance(struct ch_call *call)
         rc = call->next(call);
         if (rc != CHOIR_IN_PROGRESS)
             break;
-        call->op.seq++;
     }
     if (rc == CHOIR_OK)
         ch_memory_unpack(call);
@@ -96,7 +96,7 @@ static choir_status expire(struct ch_call *call)
 }
 
 /* What was issued must be done on all ranks, or the group is of no use: nobody knows any more who is where.
- * A send or receive may fail by itself. */
+ * A send or receive may fail by itself, and all that is nobody else's business. */
 static void note_failure(struct ch_call *call)
 {
     ch_error_save(&call->error);
@@ -105,6 +105,8 @@ static void note_failure(struct ch_call *call)
 
         memcpy(call->error.operation, name, strlen(name) + 1);
     }
+    if (call->group->backend->at_once)
+        return;
     if (call->collective || choir_status_loses(call->status) == CHOIR_LOSES_GROUP)
         ch_group_fail(call->group, &call->error);
 }
@@ -114,14 +116,20 @@ static void ring(choir_group *group)
     ch_bell_after_store(&group->context->waiter->bell);
 }
 
+static void kick(choir_group *group)
+{
+    ch_attend_kick(&group->context->attendant, group);
+}
+
 void ch_group_settle(choir_group *group)
 {
     /* With the lock, through which choir_group_destroy() goes before the context does: who counts the last one
      * down must still find its bell. Release, pairs with the acquire in nothing_pending(). */
     ch_lock(&group->lock);
-    if (atomic_fetch_sub_explicit(&group->npending, 1, memory_order_acq_rel) == 1 &&
-        group->context != NULL) /* NULL: a callback destroyed the group before this one ran */
-        ring(group);
+    atomic_fetch_sub_explicit(&group->npending, 1, memory_order_acq_rel);
+    if (group->context != NULL) /* NULL: a callback destroyed the group before this one ran */
+        ring(
+            group); /* also who waits for callbacks alone to be left (group.c, nothing_but_notes) */
     ch_unlock(&group->lock);
 }
 
@@ -180,15 +188,16 @@ static choir_status enter_locked(struct ch_call *call)
     if (group->closed)
         return ch_fail(CHOIR_ERR_STATE, "group %s was shut down", group->name);
     if (call->collective)
-        call->op.seq = atomic_fetch_add_explicit(&group->ncollectives, (uint64_t)call->nstages,
-                                                 memory_order_relaxed);
+        call->op.seq = atomic_fetch_add_explicit(&group->ncollectives, 1, memory_order_relaxed);
     else if (!call->inner)
         call->op.seq = atomic_fetch_add_explicit(&group->ntransfers, 1, memory_order_relaxed);
-    call->first_seq = call->op.seq;
     ch_flightlog_issued(call);
     atomic_fetch_add_explicit(&group->nunderway, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
     atomic_store_explicit(&call->state, CH_CALL_QUEUED, memory_order_relaxed);
+    if (call->collective &&
+        call->op.until < atomic_load_explicit(&group->next_due, memory_order_relaxed))
+        atomic_store_explicit(&group->next_due, call->op.until, memory_order_relaxed);
     return CHOIR_OK;
 }
 
@@ -202,35 +211,94 @@ static bool queue_is_empty(choir_group *group)
     return empty;
 }
 
-/* The first in the list, which is running from now on. */
-static struct ch_call *take_first(choir_group *group)
+/* Whether to run it takes no longer than to wake somebody who does. */
+static bool is_small(const struct ch_call *call)
+{
+    const struct ch_op *op = &call->op;
+    size_t blocks = op->in.nblocks > op->out.nblocks ? op->in.nblocks : op->out.nblocks;
+
+    if (call->group->backend->at_once)
+        return true;
+    return call->next == NULL &&
+           op->longest * ch_type_bytes[op->dtype] <= BEGIN_HERE_NBYTES / (blocks + 1);
+}
+
+/* The first in the list, which is running from now on; NULL if there is none, or none that is small. */
+static struct ch_call *take_first(choir_group *group, bool small)
 {
     struct ch_call *call = NULL;
 
     ch_lock(&group->lock);
     if (!ch_list_empty(&group->queue)) {
         call = CH_CONTAINER(group->queue.next, struct ch_call, link);
-        atomic_store_explicit(&call->state, CH_CALL_RUNNING, memory_order_relaxed);
+        if (small && !is_small(call))
+            call = NULL;
+        else
+            atomic_store_explicit(&call->state, CH_CALL_RUNNING, memory_order_relaxed);
     }
     ch_unlock(&group->lock);
     return call;
 }
 
-/* By the holder of the token: true if the list is empty, false if its first has to wait. */
-static bool run_queue(choir_group *group)
+/* Of those that wait in the list, one whose time is up; NULL if there is none. It is the caller's to finish. */
+static struct ch_call *take_overdue(choir_group *group)
+{
+    struct ch_call *found = NULL;
+    ch_deadline next = CH_NEVER;
+
+    ch_lock(&group->lock);
+    CH_LIST_EACH (link, &group->queue) {
+        struct ch_call *call = CH_CONTAINER(link, struct ch_call, link);
+
+        if (atomic_load_explicit(&call->state, memory_order_relaxed) != CH_CALL_QUEUED)
+            continue;
+        if (found == NULL && ch_deadline_passed(call->op.until)) {
+            found = call;
+            ch_list_remove(&call->link);
+            atomic_store_explicit(&call->state, CH_CALL_RUNNING, memory_order_relaxed);
+        } else if (call->op.until < next) {
+            next = call->op.until;
+        }
+    }
+    atomic_store_explicit(&group->next_due, next, memory_order_relaxed);
+    ch_unlock(&group->lock);
+    return found;
+}
+
+static void finish_overdue(choir_group *group)
+{
+    struct ch_call *overdue;
+
+    /* Relaxed: who enters an earlier one meanwhile is seen the next time. */
+    if (!ch_deadline_passed(atomic_load_explicit(&group->next_due, memory_order_relaxed)))
+        return;
+    while ((overdue = take_overdue(group)) != NULL)
+        ch_call_finish(overdue, timed_out(overdue));
+}
+
+/* By the holder of the token, who runs all or all that are small: true if there are no more, false if the first has
+ * to wait. */
+static bool run_some(choir_group *group, bool small)
 {
     struct ch_call *call;
 
-    while ((call = take_first(group)) != NULL) {
+    while ((call = take_first(group, small)) != NULL) {
         choir_status rc = ch_call_advance(call);
 
         if (rc == CHOIR_IN_PROGRESS && ch_deadline_passed(call->op.until))
             rc = expire(call);
-        if (rc == CHOIR_IN_PROGRESS)
+        if (rc == CHOIR_IN_PROGRESS) {
+            finish_overdue(group); /* those behind it have deadlines of their own */
             return false;
+        }
         ch_call_finish(call, rc);
     }
     return true;
+}
+
+static bool run_queue(choir_group *group)
+{
+    return run_some(group, false);
 }
 
 /* Give the token back. What is left in the list is somebody's: of who waits, and is rung if it asked, or of
@@ -245,7 +313,7 @@ static void leave(choir_group *group)
         return;
     ch_bell_after_store(&context->waiter->bell);
     if (!queue_is_empty(group))
-        ch_attend_kick(group);
+        ch_attend_kick(&context->attendant, group);
 }
 
 struct helper {
@@ -288,44 +356,48 @@ choir_status ch_group_wait(choir_group *group, bool (*ready)(void *arg), void *a
 
         leave(group);
         if (left)
-            ch_attend_kick(group);
+            kick(group);
     }
     return rc;
 }
 
 /* --- giving up ---------------------------------------------------------------------------------- */
 
-/* Out of the list, if it has not begun: the caller then finishes it. */
-static bool take_back(struct ch_call *call)
+/* How far it was; out of the list, if it has not begun: the caller then finishes it. */
+static enum ch_call_state take_back(struct ch_call *call)
 {
     choir_group *group = call->group;
-    bool taken;
+    enum ch_call_state was;
 
     ch_lock(&group->lock);
-    taken = atomic_load_explicit(&call->state, memory_order_relaxed) == CH_CALL_QUEUED;
-    if (taken) {
+    was = atomic_load_explicit(&call->state, memory_order_relaxed);
+    if (was == CH_CALL_QUEUED) {
         ch_list_remove(&call->link);
         atomic_store_explicit(&call->state, CH_CALL_RUNNING, memory_order_relaxed);
     }
     ch_unlock(&group->lock);
-    return taken;
+    return was;
 }
 
 void ch_queue_give_up(struct ch_call *call, const choir_error *why)
 {
     choir_group *group = call->group;
+    enum ch_call_state was;
 
     if (!call->collective) {
         atomic_store_explicit(&call->aborted, true, memory_order_release);
         ch_queue_step_transfer(call->work);
-    } else if (take_back(call)) {
+        return;
+    }
+    was = take_back(call);
+    if (was == CH_CALL_QUEUED) {
         ch_call_finish(call, ch_error_load(why));
-    } else {
+    } else if (was == CH_CALL_RUNNING) {
         /* Whoever runs it finds that the group has failed. */
         atomic_store_explicit(&call->aborted, true, memory_order_release);
         ch_group_fail(group, why);
         ring(group);
-        ch_attend_kick(group);
+        kick(group);
     }
 }
 
@@ -437,13 +509,6 @@ choir_status ch_queue_run(struct ch_call *call)
 
 /* --- with a handle ------------------------------------------------------------------------------- */
 
-static bool is_small(const struct ch_op *op)
-{
-    size_t blocks = op->in.nblocks > op->out.nblocks ? op->in.nblocks : op->out.nblocks;
-
-    return op->longest * ch_type_bytes[op->dtype] <= BEGIN_HERE_NBYTES / (blocks + 1);
-}
-
 choir_status ch_queue_enter(choir_work *work)
 {
     struct ch_call *call = &work->call;
@@ -458,18 +523,24 @@ choir_status ch_queue_enter(choir_work *work)
     return rc;
 }
 
-static void start_collective(struct ch_call *call)
+/* Take something off the list, if nobody else does. */
+static void run_a_little(choir_group *group, bool small)
 {
-    choir_group *group = call->group;
+    if (!ch_token_try(&group->token))
+        return;
+    (void)run_some(group, small);
+    leave(group);
+}
 
-    if ((group->backend->at_once || is_small(&call->op)) && ch_token_try(&group->token)) {
-        bool empty = run_queue(group);
+/* The work is the caller's: it stays. */
+static void start_collective(choir_work *work)
+{
+    choir_group *group = work->call.group;
 
-        leave(group);
-        if (empty)
-            return;
-    }
-    ch_attend_kick(group);
+    if (is_small(&work->call))
+        run_a_little(group, true);
+    if (!ch_call_is_done(&work->call))
+        kick(group);
 }
 
 /* The work is the caller's: it stays. */
@@ -489,13 +560,13 @@ static void start_transfer(choir_work *work)
     ch_list_push_back(&group->transfers, &call->link);
     ch_unlock(&group->lock);
     (void)ch_token_release(&call->token);
-    ch_attend_kick(group);
+    kick(group);
 }
 
 void ch_queue_start(choir_work *work)
 {
     if (work->call.collective)
-        start_collective(&work->call);
+        start_collective(work);
     else
         start_transfer(work);
 }
@@ -537,6 +608,18 @@ void ch_queue_step_transfer(choir_work *work)
         if (rc != CHOIR_IN_PROGRESS)
             ch_call_finish(call, rc);
     } while (ch_token_release(&call->token));
+}
+
+void ch_queue_nudge(choir_work *work)
+{
+    choir_group *group = work->call.group;
+
+    if (work->call.op.type == CHOIR_OP_COALESCED)
+        ch_queue_step_transfers(group);
+    else if (!work->call.collective)
+        ch_queue_step_transfer(work);
+    if (!ch_call_is_done(&work->call))
+        run_a_little(group, false);
 }
 
 static size_t count_transfers(choir_group *group)
@@ -581,26 +664,6 @@ void ch_queue_step_transfers(choir_group *group)
 
 /* --- the service thread's turn --------------------------------------------------------------------- */
 
-/* Of those that wait in the list, one whose time is up; NULL if there is none. It is the caller's to finish. */
-static struct ch_call *take_overdue(choir_group *group)
-{
-    struct ch_call *found = NULL;
-
-    ch_lock(&group->lock);
-    CH_LIST_EACH (link, &group->queue) {
-        struct ch_call *call = CH_CONTAINER(link, struct ch_call, link);
-
-        if (found == NULL && ch_deadline_passed(call->op.until) &&
-            atomic_load_explicit(&call->state, memory_order_relaxed) == CH_CALL_QUEUED) {
-            found = call;
-            ch_list_remove(&call->link);
-            atomic_store_explicit(&call->state, CH_CALL_RUNNING, memory_order_relaxed);
-        }
-    }
-    ch_unlock(&group->lock);
-    return found;
-}
-
 static void lower(struct ch_list *list, ch_deadline *next_io)
 {
     CH_LIST_EACH (link, list) {
@@ -611,21 +674,57 @@ static void lower(struct ch_list *list, ch_deadline *next_io)
     }
 }
 
-bool ch_group_turn(choir_group *group, ch_deadline *next_io)
+/* When the first of a list was issued; CH_NEVER if it is empty. */
+static uint64_t since_locked(const struct ch_list *list)
 {
-    bool mine = ch_token_try(&group->token), left;
-    struct ch_call *overdue;
+    uint64_t since = CH_NEVER;
 
+    CH_LIST_EACH (link, list) {
+        const struct ch_call *call = CH_CONTAINER(link, struct ch_call, link);
+
+        since = call->issued < since ? call->issued : since;
+    }
+    return since;
+}
+
+/* Whether something is there, and of an age at which nobody is likely to wait for it soon. What is younger is looked
+ * at when it is not any more. */
+static bool is_ripe(uint64_t since, enum ch_turn *left_io, ch_deadline *next_io)
+{
+    uint64_t ripe = since + CH_ATTEND_AFTER_NS;
+
+    if (since == CH_NEVER)
+        return false;
+    if (ch_now() >= ripe)
+        return true;
+    *left_io = CH_TURN_YOUNG;
+    *next_io = ripe < *next_io ? ripe : *next_io;
+    return false;
+}
+
+enum ch_turn ch_group_turn(choir_group *group, ch_deadline *next_io)
+{
+    enum ch_turn left = CH_TURN_NOTHING;
+    uint64_t queued, moving;
+    bool mine, step;
+
+    ch_lock(&group->lock);
+    queued = since_locked(&group->queue);
+    moving = since_locked(&group->transfers);
+    ch_unlock(&group->lock);
+    mine = is_ripe(queued, &left, next_io) && ch_token_try(&group->token);
+    step = is_ripe(moving, &left, next_io);
     if (mine) {
         (void)run_queue(group);
         leave(group);
     }
-    while ((overdue = take_overdue(group)) != NULL)
-        ch_call_finish(overdue, timed_out(overdue));
-    ch_queue_step_transfers(group);
+    finish_overdue(group);
+    if (step)
+        ch_queue_step_transfers(group);
 
     ch_lock(&group->lock);
-    left = (mine && !ch_list_empty(&group->queue)) || !ch_list_empty(&group->transfers);
+    if ((mine && !ch_list_empty(&group->queue)) || (step && !ch_list_empty(&group->transfers)))
+        left = CH_TURN_WAITS;
     if (mine)
         lower(&group->queue, next_io);
     lower(&group->transfers, next_io);

@@ -21,6 +21,9 @@ void ch_queue_start(choir_work *work);
 void ch_queue_step_transfer(choir_work *work);
 void ch_queue_step_transfers(choir_group *group);
 
+/* Go on with a work until it has to wait for others: for who asks and does not want to wait. */
+void ch_queue_nudge(choir_work *work);
+
 /* End a call that waits in the queue or is under way with `why`; returns at once, the end may come later. */
 void ch_queue_give_up(struct ch_call *call, const choir_error *why);
 

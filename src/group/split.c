@@ -13,6 +13,7 @@
 #include "base/forked.h"
 #include "base/mem.h"
 #include "group/args.h"
+#include "group/batch.h"
 #include "group/group.h"
 #include "group/memory.h"
 #include "group/registry.h"
@@ -342,6 +343,8 @@ choir_status choir_group_split(choir_group *group, const int *ranks, size_t nran
         rc = check_list(&s);
     if (rc == CHOIR_OK)
         rc = read_opts(&s, opts);
+    if (rc == CHOIR_OK)
+        rc = ch_batch_refuse(group);
     if (rc == CHOIR_OK)
         rc = ch_group_check(group);
     if (rc == CHOIR_OK)

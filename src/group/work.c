@@ -102,13 +102,47 @@ static bool is_done(const choir_work *work)
     return atomic_load_explicit(&work->call.state, memory_order_acquire) == CH_CALL_DONE;
 }
 
+/* What a work is not done with stays whole, whatever other threads destroy: until ch_group_settle() this
+ * counts as one more that is pending. False if it is done, and then its group may be an empty shell. */
+static bool hold_group(const choir_work *work)
+{
+    choir_group *group = work->call.group;
+    bool held;
+
+    ch_lock(&group->lock);
+    held = !is_done(work);
+    if (held)
+        atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
+    ch_unlock(&group->lock);
+    return held;
+}
+
+/* What a work that is done ended with. */
+static choir_status outcome(const choir_work *work)
+{
+    return work->call.status == CHOIR_OK ? CHOIR_OK : ch_error_load(&work->call.error);
+}
+
 choir_status choir_work_test(choir_work *work)
 {
+    choir_status rc = CHOIR_OK;
+
     if (work == NULL)
         return ch_fail(CHOIR_ERR_INVALID, "choir_work_test: work: is NULL");
-    if (!is_done(work))
-        return ch_forked() != CHOIR_OK ? CHOIR_ERR_FORKED : CHOIR_IN_PROGRESS;
-    return work->call.status == CHOIR_OK ? CHOIR_OK : ch_error_load(&work->call.error);
+    if (is_done(work))
+        return outcome(work);
+    rc = ch_forked();
+    if (rc != CHOIR_OK)
+        return rc;
+    if (hold_group(work)) {
+        choir_error last;
+
+        ch_error_save(&last); /* what fails here is other works' */
+        ch_queue_nudge(work);
+        ch_error_load(&last);
+        ch_group_settle(work->call.group);
+    }
+    return is_done(work) ? outcome(work) : CHOIR_IN_PROGRESS;
 }
 
 const choir_error *choir_work_error_record(const choir_work *work)
@@ -130,7 +164,7 @@ choir_optype choir_work_op(const choir_work *work)
 
 uint64_t choir_work_sequence(const choir_work *work)
 {
-    return work->call.first_seq;
+    return work->call.op.seq;
 }
 
 static choir_status check_done(const choir_work *work, const char *name)
@@ -138,7 +172,7 @@ static choir_status check_done(const choir_work *work, const char *name)
     if (is_done(work))
         return CHOIR_OK;
     return ch_fail(CHOIR_ERR_STATE, "%s: %s %llu is not done yet", name, work->call.name,
-                   (unsigned long long)work->call.first_seq);
+                   (unsigned long long)work->call.op.seq);
 }
 
 choir_status choir_work_source(const choir_work *work, int *rank_out)
@@ -194,44 +228,28 @@ static bool step_and_look(void *arg)
     return is_done(work);
 }
 
-/* The group's context stays while we wait, whatever other threads destroy. False if there is nothing to wait
- * for any more. */
-static bool hold_context(choir_work *work, struct ch_context **context_out)
-{
-    choir_group *group = work->call.group;
-    bool held;
-
-    ch_lock(&group->lock);
-    held = !is_done(work);
-    if (held)
-        *context_out = ch_context_ref(group->context);
-    ch_unlock(&group->lock);
-    return held;
-}
-
 choir_status choir_work_wait(choir_work *work, int64_t timeout_ms)
 {
     ch_deadline until = timeout_ms > 0 ? ch_deadline_ms(timeout_ms) : CH_NEVER;
-    struct ch_context *context;
     choir_status rc;
 
     if (work == NULL)
         return ch_fail(CHOIR_ERR_INVALID, "choir_work_wait: work: is NULL");
     if (is_done(work))
-        return choir_work_test(work);
+        return outcome(work);
     rc = ch_forked();
     if (rc != CHOIR_OK)
         return rc;
-    if (hold_context(work, &context)) {
+    if (hold_group(work)) {
         rc = ch_group_wait(work->call.group, step_and_look, work, until, work->call.name);
-        ch_context_unref(context);
+        ch_group_settle(work->call.group);
     }
     if (rc == CHOIR_ERR_TIMEOUT)
         return ch_fail(CHOIR_ERR_TIMEOUT,
                        "Operation timed out! %s %llu is not done after %lld ms, and goes on",
-                       work->call.name, (unsigned long long)work->call.first_seq,
+                       work->call.name, (unsigned long long)work->call.op.seq,
                        (long long)timeout_ms);
-    return rc == CHOIR_OK ? choir_work_test(work) : rc;
+    return rc == CHOIR_OK ? outcome(work) : rc;
 }
 
 /* --- callbacks ---------------------------------------------------------------------------------- */
@@ -240,8 +258,8 @@ choir_status choir_work_on_done(choir_work *work, void (*done)(void *arg, choir_
                                 void *arg)
 {
     choir_group *group;
-    struct ch_context *context;
     struct ch_note *note;
+    bool late = false;
     choir_status rc = ch_forked();
 
     if (rc == CHOIR_OK && (work == NULL || done == NULL))
@@ -250,29 +268,26 @@ choir_status choir_work_on_done(choir_work *work, void (*done)(void *arg, choir_
     if (rc != CHOIR_OK)
         return rc;
     group = work->call.group;
-    if (!hold_context(work, &context)) {
+    if (!hold_group(work)) {
         done(arg, work);
         return CHOIR_OK;
     }
     note = ch_zalloc(sizeof(*note));
-    rc = note != NULL ? ch_caller_need(context)
+    rc = note != NULL ? ch_caller_need(group->context)
                       : ch_fail(CHOIR_ERR_NOMEM, "choir_work_on_done: no memory for a callback");
     if (rc == CHOIR_OK) {
-        bool late;
-
         *note = (struct ch_note){ .done = done, .arg = arg };
         ch_lock(&group->lock);
         late = is_done(work);
         if (!late)
             ch_list_push_back(&work->callbacks, &note->link);
         ch_unlock(&group->lock);
-        if (late)
-            done(arg, work);
-        if (!late)
-            note = NULL;
     }
-    ch_note_destroy(note);
-    ch_context_unref(context);
+    ch_group_settle(group); /* before the callback: it may destroy the group */
+    if (rc != CHOIR_OK || late)
+        ch_note_destroy(note);
+    if (late)
+        done(arg, work);
     return rc;
 }
 
@@ -293,23 +308,22 @@ void ch_work_tell(choir_work *work, struct ch_list *callbacks)
 
 void choir_work_abort(choir_work *work)
 {
-    struct ch_context *context;
     choir_error last, why;
 
-    if (work == NULL || ch_is_forked() || !hold_context(work, &context))
+    if (work == NULL || ch_is_forked() || !hold_group(work))
         return;
     ch_error_save(&last);
     ch_fail_rank(CHOIR_ERR_INTERRUPTED, work->call.group->rank,
                  choir_optype_name(work->call.op.type),
                  "%s %llu was aborted by rank %d (choir_work_abort)", work->call.name,
-                 (unsigned long long)work->call.first_seq, work->call.group->rank);
+                 (unsigned long long)work->call.op.seq, work->call.group->rank);
     ch_error_save(&why);
     if (work->call.op.type == CHOIR_OP_COALESCED)
         ch_batch_give_up(work, &why);
     else
         ch_queue_give_up(&work->call, &why);
     ch_error_load(&last);
-    ch_context_unref(context);
+    ch_group_settle(work->call.group);
 }
 
 /* --- names -------------------------------------------------------------------------------------- */
