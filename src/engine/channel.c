@@ -10,6 +10,7 @@
 #include "base/forked.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/poison.h"
 
 enum {
     SCHEDULES_KEPT = 64,
@@ -101,12 +102,20 @@ static struct ch_lot lot_of(const struct ch_channel_offer *offer)
     return (struct ch_lot){ offer->slot, offer->stage_at, offer->stage_nbytes };
 }
 
-/* Whatever a channel before it left there is forgotten: nobody looks at it. */
+/* Whatever a channel before it left there is forgotten. The poison word is written by others as well: never
+ * zero between two uses, when a late poisoner might take it for the first channel's. */
 static void make_block(struct ch_rank *rank, const struct ch_channel_offer *offer)
 {
     struct ch_control *control = control_at(rank, &rank->link.self, offer->slot);
 
-    memset((void *)control, 0, sizeof(*control));
+    if (offer->token != 1) { /* the first block is new, and the others know where it is already */
+        memset((void *)control, 0, offsetof(struct ch_control, token));
+        atomic_store_explicit(&control->closed, 0, memory_order_relaxed);
+        /* Relaxed: published with the token, and by the exchange of offers. */
+        atomic_store_explicit(&control->poison, ch_poison_value(offer->token, 0),
+                              memory_order_relaxed);
+        memset((void *)&control->record, 0, sizeof(control->record));
+    }
     /* Release, pairs with the acquire in ch_member_has_left(). */
     atomic_store_explicit(&control->token, offer->token, memory_order_release);
 }
@@ -212,6 +221,7 @@ static choir_status fill_in(struct ch_channel *channel, const struct ch_channel_
     }
     channel->stage_half = least / 2 / CH_CACHE_UNIT * CH_CACHE_UNIT;
     channel->poison = &channel->members[0].control->poison;
+    channel->unpoisoned = ch_poison_value(offers[0].token, 0);
     /* The first member never offers the same twice, so no other channel of any member has this. */
     channel->id = offers[0].token << 20 | offers[0].rank;
     return ch_sched_cache_create(SCHEDULES_KEPT, &channel->schedules);
@@ -244,6 +254,7 @@ choir_status ch_channel_open(struct ch_rank *rank, const struct ch_channel_offer
     }
     ch_lock(&rank->lock);
     ch_list_push_back(&rank->channels, &channel->link);
+    ch_poison_by_the_dead_locked(channel);
     ch_unlock(&rank->lock);
     *channel_out = channel;
     return CHOIR_OK;

@@ -68,7 +68,8 @@ struct ch_channel {
 
     /* The word that poisons the channel, in the first member's block; and whether this rank has a cause to
      * tell (poison.h). */
-    _Atomic uint32_t *poison;
+    _Atomic uint64_t *poison;
+    uint64_t unpoisoned; /* what it is as long as nobody has */
     _Atomic uint32_t recording;
 
     /* What follows belongs to whoever runs the group's collectives: one thread at a time. */

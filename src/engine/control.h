@@ -10,7 +10,7 @@
  *      256    512  calls[8]   owner                 all, to compare: the last operations entered
  *      768    128  entered..  owner                 all, when they have waited for a while
  *      896    128  poison     anybody, once, by compare-and-swap (first member's only)
- *                                                   all, in every wait
+ *                                                   all, in every wait (see ch_poison_value())
  *     1024    512  record     owner, once, before the poison word is set to its place
  *
  * Rounds of all operations of a channel are counted together (sched.h); the first has number CH_FIRST_ROUND,
@@ -38,6 +38,7 @@ enum {
     CH_CALLS_KEPT = 8,
     CH_FIRST_ROUND = 2,
     CH_FLAG_BITS = 16,
+    CH_POISON_BITS = 16, /* a place, or the number of ranks: see CH_ALGO_RANKS_MAX */
     CH_FLAG_THROUGH = (1 << CH_FLAG_BITS) - 1, /* the owner is through with the round */
 };
 
@@ -74,8 +75,8 @@ struct ch_control {
     _Alignas(CH_CACHE_UNIT) _Atomic uint64_t entered; /* the number of the last call */
     _Atomic uint64_t token;                           /* which use of this block it is; 0: none */
     _Atomic uint32_t closed; /* the owner has left and reads nobody's blocks any more */
-    _Alignas(
-        CH_CACHE_UNIT) _Atomic uint32_t poison; /* 1 + the place of whoever was first; 0: none */
+    _Alignas(CH_CACHE_UNIT) _Atomic uint64_t
+        poison; /* whose channel it is, and who was first to fail it */
     _Alignas(CH_CACHE_UNIT) choir_error record;
 };
 _Static_assert(offsetof(struct ch_control, calls) == 256, "as in the table above");
@@ -83,6 +84,15 @@ _Static_assert(offsetof(struct ch_control, entered) == 768, "as in the table abo
 _Static_assert(offsetof(struct ch_control, poison) == 896, "as in the table above");
 _Static_assert(offsetof(struct ch_control, record) == 1024, "as in the table above");
 _Static_assert(sizeof(struct ch_control) == 1536, "as in the table above");
+
+/* The poison word of the channel for which its first member's block was given `token`: `who` is 1 + the place
+ * of whoever was first, 0 for nobody. A late poisoner of the channel that had the block before finds another
+ * token there and changes nothing. For the first token "nobody" is 0, as in a new segment: others may look, and
+ * poison, before the owner has come. */
+static inline uint64_t ch_poison_value(uint64_t token, uint32_t who)
+{
+    return (token - 1) << CH_POISON_BITS | who;
+}
 
 static inline uint64_t ch_flag_value(uint64_t round, uint32_t flag)
 {

@@ -47,8 +47,12 @@ static struct stage *make_stage(int nranks)
 
 static void await_step(int who, int step)
 {
-    while (atomic_load(&stage->ranks[who].step) < step)
+    ch_deadline until = team_patience();
+
+    while (atomic_load(&stage->ranks[who].step) < step) {
+        CHOIR_CHECK(!ch_deadline_passed(until)); /* it failed, and said so */
         sched_yield();
+    }
 }
 
 static void await_all(int step)
@@ -68,7 +72,8 @@ static void hear(void *arg, choir_log_level level, const char *subsystem, const 
         atomic_store(&stage->ranks[me].heard_on, 1);
 }
 
-static void join_others(struct team *team, int me)
+/* The context, connected with the others, and no channel yet. */
+static void meet_others(struct team *team, int me)
 {
     struct mate *mate = &team->mates[me];
 
@@ -85,6 +90,13 @@ static void join_others(struct team *team, int me)
         team->members[r] = (struct ch_hostlink_member){ r, stage->ranks[r].id,
                                                         stage->ranks[r].socket };
     CHOIR_CHECK_OK(team_connect(mate));
+}
+
+static void join_others(struct team *team, int me)
+{
+    struct mate *mate = &team->mates[me];
+
+    meet_others(team, me);
     CHOIR_CHECK_OK(ch_channel_open_first(mate->rank, "test", &mate->channel));
     atomic_store(&stage->ranks[me].step, OPEN);
     await_all(OPEN);
@@ -187,6 +199,89 @@ CHOIR_TEST_TIMED(death_is_seen_when_nobody_is_in_an_operation_alone, 60)
 {
     for (int i = 0; i < 2; i++)
         kill_and_check(true, 1 + i);
+}
+
+/* --- before all have come --------------------------------------------------------------------------------- */
+
+static bool is_seen_dead(struct ch_rank *rank, int who)
+{
+    bool dead;
+
+    ch_lock(&rank->lock);
+    dead = rank->link.neighbours[who].dead;
+    ch_unlock(&rank->lock);
+    return dead;
+}
+
+/* Rank 2 dies as soon as it is connected, and was seen to have when the others open their channel. */
+static void open_with_the_dead(void *arg)
+{
+    static struct team team;
+    static float memory[COUNT];
+    int me = *(int *)arg;
+    struct mate *mate = &team.mates[me];
+    choir_error error;
+
+    meet_others(&team, me);
+    atomic_store(&stage->ranks[me].step, CONNECTED);
+    await_all(CONNECTED);
+    if (me == 2)
+        _exit(0);
+    while (!is_seen_dead(mate->rank, 2))
+        sched_yield();
+    CHOIR_CHECK_OK(ch_channel_open_first(mate->rank, "test", &mate->channel));
+    CHOIR_CHECK_EQ((int)allreduce_once(mate, memory, 1), (int)CHOIR_ERR_DEAD);
+    ch_error_save(&error);
+    CHOIR_CHECK_EQ(error.culprit, 2);
+    CHOIR_CHECK_HAS(error.text, "rank 2 has died");
+    ch_channel_close(mate->channel);
+    ch_rank_unref(mate->rank);
+}
+
+CHOIR_TEST_TIMED(a_channel_opened_with_the_dead_fails_at_once, 60)
+{
+    int pids[RANKS];
+
+    stage = make_stage(RANKS);
+    start_ranks(open_with_the_dead, pids);
+    for (int r = 0; r < RANKS; r++)
+        choir_test_join(pids[r]);
+    munmap(stage, sizeof(*stage));
+}
+
+/* What the others say of the first channel before the first member has come is not lost. */
+static void poison_before_it_is_there(void *arg)
+{
+    static struct team team;
+    int me = *(int *)arg;
+    struct mate *mate = &team.mates[me];
+
+    meet_others(&team, me);
+    if (me == 0)
+        await_step(1, OVER);
+    CHOIR_CHECK_OK(ch_channel_open_first(mate->rank, "test", &mate->channel));
+    if (me == 1) {
+        ch_fail_rank(CHOIR_ERR_REMOTE, 1, "test", "rank 1 gives up");
+        ch_poison_last_error(mate->channel);
+        atomic_store(&stage->ranks[me].step, OVER);
+        await_step(0, OVER);
+    }
+    CHOIR_CHECK_STATUS(ch_poisoned(mate->channel), CHOIR_ERR_REMOTE);
+    CHOIR_CHECK_HAS(choir_last_error(), "rank 1 gives up");
+    atomic_store(&stage->ranks[me].step, OVER);
+    ch_channel_close(mate->channel);
+    ch_rank_unref(mate->rank);
+}
+
+CHOIR_TEST(a_failure_before_the_first_member_has_come_stays)
+{
+    int pids[RANKS];
+
+    stage = make_stage(2);
+    start_ranks(poison_before_it_is_there, pids);
+    for (int r = 0; r < 2; r++)
+        choir_test_join(pids[r]);
+    munmap(stage, sizeof(*stage));
 }
 
 /* --- stopped ------------------------------------------------------------------------------------------ */

@@ -13,16 +13,18 @@
 
 choir_status ch_poisoned_slow(const struct ch_channel *channel)
 {
-    uint32_t word = atomic_load_explicit(channel->poison, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(channel->poison, memory_order_acquire);
+    uint64_t who = word - channel->unpoisoned; /* wraps if it is of another use of the block */
     choir_error record;
 
-    if (word == 0)
+    if (who == 0)
         return CHOIR_OK;
-    if (word > channel->nranks)
-        return ch_fail(CHOIR_ERR_REMOTE, "group %s: poisoned by %u, but it has %u ranks",
-                       channel->name, word - 1, channel->nranks);
+    if (who > channel->nranks)
+        return ch_fail_rank(CHOIR_ERR_REMOTE, 0, "",
+                            "group %s: rank 0 has left the group: its block is another group's",
+                            channel->name);
     /* Another process wrote it: it may say anything, but must end. */
-    record = channel->members[word - 1].control->record;
+    record = channel->members[who - 1].control->record;
     record.operation[sizeof(record.operation) - 1] = '\0';
     record.text[sizeof(record.text) - 1] = '\0';
     if (record.code >= 0)
@@ -32,14 +34,14 @@ choir_status ch_poisoned_slow(const struct ch_channel *channel)
 
 void ch_poison(struct ch_channel *channel, const choir_error *record)
 {
-    uint32_t none = 0;
+    uint64_t none = channel->unpoisoned;
 
     /* Relaxed: it only picks one of this rank's threads. */
     if (atomic_exchange_explicit(&channel->recording, 1, memory_order_relaxed) != 0)
         return;
     channel->members[channel->me].control->record = *record;
     /* Release: who sees the word sees the record. Relaxed if somebody was first: that is theirs. */
-    if (atomic_compare_exchange_strong_explicit(channel->poison, &none, channel->me + 1,
+    if (atomic_compare_exchange_strong_explicit(channel->poison, &none, none + channel->me + 1,
                                                 memory_order_release, memory_order_relaxed))
         ch_log_info("rank %u: group %s has failed: %s", channel->me, channel->name, record->text);
     ch_channel_ring(channel);
@@ -72,6 +74,20 @@ static void record_death(const struct ch_channel *channel, uint32_t who, choir_e
     ch_error_save(out);
 }
 
+void ch_poison_by_the_dead_locked(struct ch_channel *channel)
+{
+    ch_lock_assert_held(&channel->rank->lock);
+    for (uint32_t who = 0; who < channel->nranks; who++) {
+        const struct ch_member *member = &channel->members[who];
+        choir_error record;
+
+        if (!member->neighbour->dead || ch_member_has_left(member))
+            continue;
+        record_death(channel, who, &record);
+        ch_poison(channel, &record);
+    }
+}
+
 void ch_poison_by_death(struct ch_rank *rank, struct ch_neighbour *neighbour)
 {
     choir_error record;
@@ -82,19 +98,8 @@ void ch_poison_by_death(struct ch_rank *rank, struct ch_neighbour *neighbour)
     ch_error_save(&record);
     ch_lock(&rank->lock);
     neighbour->dead = true;
-    CH_LIST_EACH (link, &rank->channels) {
-        struct ch_channel *channel = CH_CONTAINER(link, struct ch_channel, link);
-
-        for (uint32_t who = 0; who < channel->nranks; who++) {
-            choir_error of_group;
-
-            if (channel->members[who].neighbour != neighbour ||
-                ch_member_has_left(&channel->members[who]))
-                continue;
-            record_death(channel, who, &of_group);
-            ch_poison(channel, &of_group);
-        }
-    }
+    CH_LIST_EACH (link, &rank->channels)
+        ch_poison_by_the_dead_locked(CH_CONTAINER(link, struct ch_channel, link));
     ch_unlock(&rank->lock);
     ch_p2p_fail_peer(rank->p2p, (uint32_t)neighbour->rank, &record);
 }

@@ -18,7 +18,8 @@ choir_status ch_poisoned_slow(const struct ch_channel *channel);
 static inline choir_status ch_poisoned(const struct ch_channel *channel)
 {
     /* Acquire, pairs with the compare-and-swap in ch_poison(): the record is whole. */
-    if (CH_LIKELY(atomic_load_explicit(channel->poison, memory_order_acquire) == 0))
+    if (CH_LIKELY(atomic_load_explicit(channel->poison, memory_order_acquire) ==
+                  channel->unpoisoned))
         return CHOIR_OK;
     return ch_poisoned_slow(channel);
 }
@@ -33,6 +34,9 @@ choir_status ch_poison_last_error(struct ch_channel *channel);
 
 /* A neighbour's process has ended: every channel fails that it had not left. Service thread. */
 void ch_poison_by_death(struct ch_rank *rank, struct ch_neighbour *neighbour);
+
+/* The same for a channel that is new: members may have died before it was among those that fail by a death. */
+void ch_poison_by_the_dead_locked(struct ch_channel *channel);
 
 /* A message of the schedules of some channel was not what its receiver expected. False if it is not one of
  * those. */

@@ -424,6 +424,39 @@ CHOIR_TEST(a_block_is_kept_until_all_have_left)
     team_end(&team);
 }
 
+/* A member whose open failed has withdrawn, and its block is another channel's: what is left of the first one
+ * fails, and the other one does not. */
+CHOIR_TEST(a_channel_that_lost_a_member_poisons_no_other)
+{
+    struct team team;
+    struct ch_channel *orphan;
+
+    team_start(&team, 3);
+    team_run(&team, team_offer); /* not the first, which has rules of its own */
+    for (uint32_t r = 0; r < 3; r++)
+        ch_channel_withdraw(team.mates[r].rank, &team.offers[r]);
+    team_run(&team, team_offer);
+    CHOIR_CHECK_OK(ch_channel_open(team.mates[1].rank, team.offers, 3, 1, "orphan", &orphan));
+    ch_channel_withdraw(team.mates[0].rank, &team.offers[0]);
+    ch_channel_withdraw(team.mates[2].rank, &team.offers[2]);
+    team_channel(&team, 0);
+    CHOIR_CHECK(team.mates[0].channel->members[0].control == orphan->members[0].control);
+
+    ch_fail_rank(CHOIR_ERR_REMOTE, 1, "test", "the orphan gives up");
+    CHOIR_CHECK_NE((int)ch_poison_last_error(orphan), (int)CHOIR_OK);
+    team_run(&team, use_once);
+    team_check_ok(&team);
+    CHOIR_CHECK_NE((int)ch_poisoned(orphan), (int)CHOIR_OK);
+
+    /* And the other way round: each has its own record. */
+    ch_fail_rank(CHOIR_ERR_DEAD, 2, "test", "the channel gives up");
+    ch_poison_last_error(team.mates[1].channel);
+    CHOIR_CHECK_STATUS(ch_poisoned(team.mates[0].channel), CHOIR_ERR_DEAD);
+    CHOIR_CHECK_STATUS(ch_poisoned(orphan), CHOIR_ERR_REMOTE);
+    ch_channel_close(orphan);
+    team_end(&team);
+}
+
 CHOIR_TEST(the_first_offer_is_known_beforehand)
 {
     struct team team;
