@@ -73,15 +73,6 @@ static choir_status begin_transfer(struct ch_channel *channel, const struct ch_o
     return CHOIR_OK;
 }
 
-static int member_of(const struct ch_channel *channel, int rank)
-{
-    for (uint32_t i = 0; i < channel->nranks; i++) {
-        if (channel->members[i].neighbour->rank == rank)
-            return (int)i;
-    }
-    return CHOIR_NO_RANK;
-}
-
 /* A failure with a member that is no more is the group's, whose record says more. */
 static choir_status end_of_transfer(struct ch_channel *channel, struct ch_op *op,
                                     const struct transfer_run *run)
@@ -90,11 +81,11 @@ static choir_status end_of_transfer(struct ch_channel *channel, struct ch_op *op
 
     if (run->transfer.status == CHOIR_OK) {
         if (op->type != CHOIR_OP_SEND)
-            op->peer = member_of(channel, run->transfer.source);
+            op->peer = ch_channel_member(channel, run->transfer.source);
         return CHOIR_OK;
     }
     rc = ch_poisoned(channel);
-    return rc != CHOIR_OK ? rc : ch_error_load(&run->transfer.error);
+    return rc != CHOIR_OK ? rc : ch_channel_transfer_error(channel, &run->transfer.error);
 }
 
 static bool is_done(struct ch_transfer *transfer)

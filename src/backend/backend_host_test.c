@@ -116,6 +116,42 @@ CHOIR_TEST_TIMED(messages_of_all_sizes, 60)
     }
 }
 
+/* In a group whose ranks are not numbered as those of the first. */
+static choir_status open_turned_round(struct mate *mate)
+{
+    const struct ch_channel_offer *offers = mate->team->offers;
+    struct ch_channel_offer turned[3] = { offers[2], offers[1], offers[0] };
+
+    return ch_channel_open(mate->rank, turned, 3, 2 - mate->me, "turned", &mate->channel);
+}
+
+static choir_status send_too_much(struct mate *mate)
+{
+    char data[8] = "";
+    struct ch_op op = mate->me == 2 ? message(CHOIR_OP_SEND, data, 8, 2, 1)
+                                    : message(CHOIR_OP_RECV, data, 4, 0, 1);
+
+    return mate->me == 1 ? CHOIR_OK : perform(mate, &op);
+}
+
+CHOIR_TEST(the_culprit_is_numbered_as_in_the_group)
+{
+    struct team team;
+
+    team_start(&team, 3);
+    team_run(&team, team_offer);
+    team_run(&team, open_turned_round);
+    team_check_ok(&team);
+    team_run(&team, send_too_much);
+    CHOIR_CHECK_OK(team.mates[2].status); /* it was done before that was known */
+    CHOIR_CHECK_EQ((int)team.mates[0].status, (int)CHOIR_ERR_INVALID);
+    CHOIR_CHECK_EQ(team.mates[0].error.culprit, 0);
+    CHOIR_CHECK_HAS(team.mates[0].error.text, "group turned");
+    CHOIR_CHECK_HAS(team.mates[0].error.text, "rank 0 (2 of all)");
+    CHOIR_CHECK_HAS(team.mates[0].error.text, "4 bytes are expected here, the message has 8");
+    team_end(&team);
+}
+
 static choir_status all_to_rank_0(struct mate *mate)
 {
     uint32_t n = mate->team->n, value = mate->me, seen = 0;

@@ -279,6 +279,29 @@ choir_status ch_channel_open_first(struct ch_rank *rank, const char *name,
     return rc;
 }
 
+/* --- numbers ------------------------------------------------------------------------------------- */
+
+int ch_channel_member(const struct ch_channel *channel, int rank)
+{
+    for (uint32_t i = 0; i < channel->nranks; i++) {
+        if (channel->members[i].neighbour->rank == rank)
+            return (int)i;
+    }
+    return CHOIR_NO_RANK;
+}
+
+choir_status ch_channel_transfer_error(const struct ch_channel *channel, const choir_error *error)
+{
+    choir_error e = *error;
+
+    e.culprit = ch_channel_member(channel, error->culprit);
+    ch_error_load(&e);
+    if (e.culprit != error->culprit)
+        ch_error_prefix("with rank %d (%d of all): ", e.culprit, error->culprit);
+    ch_error_prefix("group %s: ", channel->name);
+    return e.code;
+}
+
 /* --- leaving ------------------------------------------------------------------------------------ */
 
 void ch_channel_close(struct ch_channel *channel)

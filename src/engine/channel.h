@@ -122,6 +122,18 @@ static inline uint64_t ch_channel_context(const struct ch_channel *channel, bool
     return channel->id * 2 + users;
 }
 
+static inline bool ch_context_is_users(uint64_t context)
+{
+    return context % 2 != 0;
+}
+
+/* The member with that number in the first group; CHOIR_NO_RANK if it is none. */
+int ch_channel_member(const struct ch_channel *channel, int rank);
+
+/* A transfer's failure, which knows ranks by their number in the first group, as this thread's error about the
+ * channel. Returns its code. */
+choir_status ch_channel_transfer_error(const struct ch_channel *channel, const choir_error *error);
+
 /* Whether a member has left the channel, or is about to have: it enters no operation any more. */
 bool ch_member_has_left(const struct ch_member *member);
 

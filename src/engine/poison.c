@@ -103,22 +103,3 @@ void ch_poison_by_death(struct ch_rank *rank, struct ch_neighbour *neighbour)
     ch_unlock(&rank->lock);
     ch_p2p_fail_peer(rank->p2p, (uint32_t)neighbour->rank, &record);
 }
-
-/* --- refusal ------------------------------------------------------------------------------------ */
-
-bool ch_poison_by_refusal(struct ch_rank *rank, uint64_t context, const choir_error *record)
-{
-    bool found = false;
-
-    ch_lock(&rank->lock);
-    CH_LIST_EACH (link, &rank->channels) {
-        struct ch_channel *channel = CH_CONTAINER(link, struct ch_channel, link);
-
-        if (ch_channel_context(channel, false) == context) {
-            ch_poison(channel, record);
-            found = true;
-        }
-    }
-    ch_unlock(&rank->lock);
-    return found;
-}

@@ -38,8 +38,4 @@ void ch_poison_by_death(struct ch_rank *rank, struct ch_neighbour *neighbour);
 /* The same for a channel that is new: members may have died before it was among those that fail by a death. */
 void ch_poison_by_the_dead_locked(struct ch_channel *channel);
 
-/* A message of the schedules of some channel was not what its receiver expected. False if it is not one of
- * those. */
-bool ch_poison_by_refusal(struct ch_rank *rank, uint64_t context, const choir_error *record);
-
 #endif

@@ -68,13 +68,16 @@ static choir_status connect_streams(struct ch_rank *rank)
 }
 
 /* A message that we sent was refused after we were done with it. If it was a schedule's, the ranks are in
- * different operations; a user's is the receiver's failure, and said there. */
+ * different operations: whoever refused it is about to fail the channel, with a table of who called what
+ * (runner.c). A user's is the receiver's failure, and said there. */
 static void message_refused(void *arg, uint64_t context, const choir_error *record)
 {
-    struct ch_rank *rank = arg;
+    const struct ch_rank *rank = arg;
 
-    if (!ch_poison_by_refusal(rank, context, record))
+    if (ch_context_is_users(context))
         ch_log_warn("rank %d: %s", rank->rank, record->text);
+    else
+        ch_log_debug("rank %d: %s", rank->rank, record->text);
 }
 
 /* Ranks may be confined differently, but must all decide alike: the least of what they have. */

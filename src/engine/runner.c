@@ -145,7 +145,7 @@ static choir_status transfer_failed(struct ch_channel *channel, const struct ch_
         if (ch_call_view(channel, who) == CH_DIFFERS)
             return ch_call_mismatch(channel);
     }
-    ch_error_load(&transfer->error);
+    ch_channel_transfer_error(channel, &transfer->error);
     return ch_poison_last_error(channel);
 }
 

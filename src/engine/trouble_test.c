@@ -148,6 +148,38 @@ CHOIR_TEST_TIMED(every_difference_is_told_to_all, 60)
     }
 }
 
+/* Messages are refused one by one, but what is told is who called what. */
+static choir_status differ_in_messages(struct mate *mate)
+{
+    float memory[COUNT] = { 1 };
+    struct ch_op op = allreduce(memory);
+
+    op.algo = "ring";
+    if (mate->me == 2)
+        op.dtype = CHOIR_I32;
+    return team_do(mate, &op);
+}
+
+CHOIR_TEST_TIMED(messages_of_different_operations_are_told_as_such, 60)
+{
+    for (int turn = 0; turn < 10; turn++) {
+        struct team team;
+
+        team_start(&team, 3);
+        team_channel(&team, 0);
+        team_run(&team, differ_in_messages);
+        for (uint32_t r = 0; r < 3; r++) {
+            CHOIR_CHECK_HAS(team.mates[r].error.text, "different operations");
+            CHOIR_CHECK_EQ((int)team.mates[r].status, (int)CHOIR_ERR_MISMATCH);
+            if (strstr(team.mates[r].error.text, "not there yet") != NULL)
+                continue; /* a loaded machine: two of them waited for the third in vain */
+            CHOIR_CHECK_EQ(team.mates[r].error.culprit, 2);
+            CHOIR_CHECK_HAS(team.mates[r].error.text, "rank 2: allreduce of 8 i32 sum");
+        }
+        team_end(&team);
+    }
+}
+
 /* Nobody looks at a rank that only sends: whoever sends to a different operation is found by the root, and by
  * the running hash where even the root does not look. */
 static choir_status differ_one_way(struct mate *mate)
