@@ -43,7 +43,8 @@ struct ch_member {
     char *stage; /* both halves */
     uint64_t token;
     uint64_t through; /* the last round with which it is known to be */
-    bool stopped;     /* was seen stopped (suspect.h) */
+    /* It was reported as frozen (suspect.c); written by whoever waits for it, several threads perhaps. */
+    _Atomic bool frozen;
 };
 
 /* A choice made before (choose.c). */

@@ -101,8 +101,8 @@ static choir_status frozen_for_too_long(struct ch_channel *channel, const struct
 
     ch_op_text(op, what, sizeof(what));
     ch_fail_rank(CHOIR_ERR_TIMEOUT, (int)who, what,
-                 "group %s: %s: rank %u (process %" PRIu64
-                 ") is stopped, and was for CHOIR_FROZEN_S, %" PRId64 " s",
+                 "group %s: %s: rank %u is frozen (process %" PRIu64
+                 " is stopped), for CHOIR_FROZEN_S, %" PRId64 " s, by now",
                  channel->name, what, who, channel->members[who].neighbour->page->pid,
                  ch_params()->frozen_s);
     return ch_poison_last_error(channel);
@@ -125,41 +125,56 @@ static choir_status look_for_mismatch(struct ch_channel *channel, const struct c
     return CHOIR_IN_PROGRESS;
 }
 
-/* What is said of one process is said once, until it goes on. */
-static choir_status look_if_stopped(struct ch_vigil *vigil, struct ch_channel *channel,
-                                    const struct ch_op *op, uint32_t who, uint64_t now)
+/* What is said of one process is said once, until it goes on. Relaxed: who waits with us says the same. */
+static bool look_if_frozen(struct ch_channel *channel, const struct ch_op *op, uint32_t who)
 {
     struct ch_member *member = &channel->members[who];
-    bool stopped = ch_neighbour_is_stopped(member->neighbour);
-    int64_t limit_s = ch_params()->frozen_s;
+    bool frozen = ch_neighbour_is_stopped(member->neighbour);
+    bool was = atomic_exchange_explicit(&member->frozen, frozen, memory_order_relaxed);
     char what[CH_CALL_TEXT_MAX];
 
-    if (stopped && !member->stopped)
-        ch_log_warn("group %s: rank %u is stopped (process %" PRIu64
-                    ", by a signal or a debugger); rank %u waits for it in %s",
+    if (frozen && !was)
+        ch_log_warn("group %s: rank %u is frozen (process %" PRIu64
+                    " is stopped, by a signal or a debugger); rank %u waits for it in %s",
                     channel->name, who, member->neighbour->page->pid, channel->me,
                     ch_op_text(op, what, sizeof(what)));
-    if (!stopped && member->stopped)
+    if (!frozen && was)
         ch_log_warn("group %s: rank %u goes on", channel->name, who);
-    member->stopped = stopped;
-    if (stopped && limit_s > 0 && now - vigil->since >= (uint64_t)limit_s * CH_S)
-        return frozen_for_too_long(channel, op, who);
+    return frozen;
+}
+
+static choir_status look_for_frozen(struct ch_vigil *vigil, struct ch_channel *channel,
+                                    const struct ch_op *op, int whom, uint64_t now)
+{
+    uint64_t limit = (uint64_t)ch_params()->frozen_s * CH_S;
+    int first = CHOIR_NO_RANK;
+
+    if (now < vigil->next_frozen || whom == CH_FOR_ANY)
+        return CHOIR_IN_PROGRESS;
+    vigil->next_frozen = now + FROZEN_NS;
+    for (uint32_t who = 0; who < channel->nranks; who++) {
+        if (who != channel->me && (whom == CH_FOR_ALL || (uint32_t)whom == who) &&
+            look_if_frozen(channel, op, who) && first == CHOIR_NO_RANK)
+            first = (int)who;
+    }
+    vigil->saw_frozen |= first != CHOIR_NO_RANK;
+    if (first == CHOIR_NO_RANK || vigil->frozen_since == 0)
+        vigil->frozen_since = first == CHOIR_NO_RANK ? 0 : now;
+    if (first != CHOIR_NO_RANK && limit > 0 && now - vigil->frozen_since >= limit)
+        return frozen_for_too_long(channel, op, (uint32_t)first);
     return CHOIR_IN_PROGRESS;
 }
 
-static choir_status look_for_stopped(struct ch_vigil *vigil, struct ch_channel *channel,
-                                     const struct ch_op *op, int whom, uint64_t now)
+/* The wait is over: it got on, or was given up. The next one tells anew. */
+static void forget_frozen(struct ch_channel *channel)
 {
-    choir_status rc = CHOIR_IN_PROGRESS;
+    for (uint32_t who = 0; who < channel->nranks; who++) {
+        struct ch_member *member = &channel->members[who];
 
-    if (now < vigil->next_frozen || whom == CH_FOR_ANY)
-        return rc;
-    vigil->next_frozen = now + FROZEN_NS;
-    for (uint32_t who = 0; who < channel->nranks && rc == CHOIR_IN_PROGRESS; who++) {
-        if (who != channel->me && (whom == CH_FOR_ALL || (uint32_t)whom == who))
-            rc = look_if_stopped(vigil, channel, op, who, now);
+        if (atomic_exchange_explicit(&member->frozen, false, memory_order_relaxed) &&
+            !ch_neighbour_is_stopped(member->neighbour))
+            ch_log_warn("group %s: rank %u goes on", channel->name, who);
     }
-    return rc;
 }
 
 static void look_for_those_behind(struct ch_vigil *vigil, const struct ch_channel *channel,
@@ -186,7 +201,7 @@ static choir_status look_around(struct ch_vigil *vigil, struct ch_channel *chann
     else if (whom >= 0 && ch_member_has_left(&channel->members[whom]))
         rc = left(channel, op, (uint32_t)whom, false);
     if (rc == CHOIR_IN_PROGRESS)
-        rc = look_for_stopped(vigil, channel, op, whom, now);
+        rc = look_for_frozen(vigil, channel, op, whom, now);
     if (rc == CHOIR_IN_PROGRESS && collective)
         look_for_those_behind(vigil, channel, op, whom, now);
     return rc;
@@ -229,5 +244,7 @@ void ch_vigil_end(struct ch_vigil *vigil, struct ch_channel *channel)
     if (!vigil->begun)
         return;
     vigil->begun = false;
+    if (CH_UNLIKELY(vigil->saw_frozen))
+        forget_frozen(channel);
     ch_rank_wait_ends(channel->rank);
 }

@@ -3,7 +3,7 @@
  *
  *   mismatch   a member has entered this operation and calls it something else     error, at the first look
  *   left       a member has left the channel and never entered this operation      error, at the first look
- *   stopped    the process it waits for is stopped (a signal, a debugger)           a warning after 1 s,
+ *   frozen     the process it waits for is stopped (a signal, a debugger)           a warning after 1 s,
  *                                                                                   an error after CHOIR_FROZEN_S
  *   behind     members have not entered this operation                             a warning after CHOIR_BEHIND_S
  *   too late   the operation's deadline has passed                                 error, naming who is missing
@@ -29,6 +29,8 @@ struct ch_vigil {
     bool told_behind;
     uint32_t ticks; /* the rank's, at the last look around */
     uint64_t since, looked, next_frozen;
+    uint64_t frozen_since; /* when one of those waited for was first seen stopped; 0: none is */
+    bool saw_frozen;       /* at any time */
 };
 
 /* Called at every look in vain. `whom` is the member waited for, or CH_FOR_ALL, CH_FOR_ANY. `collective`: the

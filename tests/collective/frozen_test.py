@@ -8,7 +8,7 @@ for rank in ranks:
     rank.wait_line("rounds")
 stopped = time.monotonic()
 ranks[1].process.send_signal(signal.SIGSTOP)
-reports = [ranks[r].wait_line("is stopped", 10, errors=True) for r in (0, 2)]
+reports = [ranks[r].wait_line("frozen", 10, errors=True) for r in (0, 2)]
 for when, line in reports:
     check(when - stopped <= 1.5, f"reported after {when - stopped:.2f} s: {line}")
     check("rank 1" in line, f"the report does not name rank 1: {line}")
