@@ -41,7 +41,7 @@ struct ch_algo {
     bool in_line;     /* payload in LINE: one round, tiny, blocks of equal lengths */
     bool
         any_order; /* not the sum from the first rank to the last: other order, or other brackets */
-    bool partial;  /* partial results (COMBINE): no contribution can be scaled, so no premul-sum */
+    bool partial;  /* partial results (COMBINE), not all contributions at once */
     bool even_only; /* blocks must have equal lengths */
 
     /* Whether it can do this number of ranks at all; NULL: any. */

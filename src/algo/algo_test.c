@@ -102,8 +102,19 @@ CHOIR_TEST(what_makes_no_sense_is_refused)
 /* --- what the steps are, against what the algorithm says of itself ----------------------------------- */
 
 struct traits {
-    bool memory, line, combines;
+    bool memory, line, combines, sends_input;
 };
+
+static bool sends_input(const struct ch_sched *s, const struct ch_step *step)
+{
+    uint32_t nsent = step->kind == CH_SEND ? step->nranges : step->nsrcs;
+
+    for (uint32_t i = 0; i < nsent && (step->kind == CH_SEND || step->kind == CH_SENDRECV); i++) {
+        if (s->ranges[step->first_range + i].region == CH_IN)
+            return true;
+    }
+    return false;
+}
 
 static struct traits traits_of(const struct ch_sched *s)
 {
@@ -115,6 +126,7 @@ static struct traits traits_of(const struct ch_sched *s)
     }
     for (uint32_t i = 0; i < s->nsteps; i++) {
         t.combines |= s->steps[i].kind == CH_COMBINE;
+        t.sends_input |= sends_input(s, &s->steps[i]);
         t.memory |= s->steps[i].kind == CH_POST || s->steps[i].kind == CH_AWAIT;
     }
     return t;
@@ -146,6 +158,7 @@ static void check_traits(const struct ch_algo *algo, const struct team *team)
         all.memory |= t.memory;
         all.line |= t.line;
         all.combines |= t.combines;
+        all.sends_input |= t.sends_input;
         CHOIR_CHECK_EQ(s->nflags, team->scheds[0]->nflags);
         CHOIR_CHECK_EQ(s->stage_slots, team->scheds[0]->stage_slots);
         CHOIR_CHECK_EQ(s->line_slots, team->scheds[0]->line_slots);
@@ -156,6 +169,8 @@ static void check_traits(const struct ch_algo *algo, const struct team *team)
         CHOIR_CHECK_EQ(all.memory, algo->uses_memory);
         CHOIR_CHECK_EQ(all.line, algo->in_line);
         CHOIR_CHECK_EQ(all.combines, algo->partial);
+        /* What is reduced travels as an accumulator, into which its own rank scaled it. */
+        CHOIR_CHECK(!(all.sends_input && ch_coll_reduces(algo->coll)));
     }
 }
 

@@ -137,8 +137,6 @@ const char *ch_algo_objection(const struct ch_algo *algo, const struct ch_situat
         return "the payload does not fit the flag's line";
     if (algo->even_only && s->uneven && ch_coll_nblocks(s->coll, s->nranks) > 1)
         return "blocks differ in length";
-    if (algo->partial && s->scaled)
-        return "it adds up partial sums, in which no contribution can be scaled";
     if (algo->any_order && s->ordered)
         return "it does not add up in the ranks' order";
     return NULL;
@@ -210,8 +208,8 @@ choir_status ch_select(const struct ch_situation *s, const struct ch_overrules *
             return CHOIR_OK;
         }
     }
-    return ch_fail(CHOIR_ERR_UNSUPPORTED, "%s of %u ranks%s%s%s%s: no algorithm can do that",
+    return ch_fail(CHOIR_ERR_UNSUPPORTED, "%s of %u ranks%s%s%s: no algorithm can do that",
                    ch_coll_name(s->coll), s->nranks,
                    s->shared ? "" : " that do not all share memory", s->uneven ? ", uneven" : "",
-                   s->scaled ? ", premul-sum" : "", s->ordered ? ", in the ranks' order" : "");
+                   s->ordered ? ", in the ranks' order" : "");
 }

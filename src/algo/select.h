@@ -22,7 +22,6 @@ struct ch_situation {
     uint32_t processors; /* that the ranks share; 0: not known */
     bool shared;         /* all ranks share memory */
     bool uneven;         /* blocks may differ in length */
-    bool scaled;         /* premul-sum: every contribution has a factor of its own */
     bool ordered;        /* the sum must be the one from the first rank to the last */
 };
 

@@ -324,8 +324,7 @@ CHOIR_TEST_TIMED(every_type_and_reduction, 120)
     for (int t = 0; t < CHOIR_NTYPES; t++) {
         for (int op = 0; op < CHOIR_NREDOPS; op++) {
             for (size_t a = 0; a < CH_ARRAY_LEN(algos); a++) {
-                if (choir_redop_check((choir_redop)op, (choir_type)t) != CHOIR_OK ||
-                    (op == CHOIR_PREMUL_SUM && a == 3))
+                if (choir_redop_check((choir_redop)op, (choir_type)t) != CHOIR_OK)
                     continue;
                 job.type = (choir_type)t;
                 job.op = (choir_redop)op;
@@ -337,6 +336,32 @@ CHOIR_TEST_TIMED(every_type_and_reduction, 120)
         }
     }
     team_end(&team);
+}
+
+/* Each contribution is scaled by its rank's factor, once, whatever way it goes. */
+CHOIR_TEST_TIMED(premul_sum_by_every_algorithm, 120)
+{
+    static const choir_type floats[] = { CHOIR_F32, CHOIR_BF16, CHOIR_F64, CHOIR_COMPLEX64 };
+
+    for (uint32_t n = 2; n <= 6; n++) {
+        struct team team;
+        struct job job = { .op = CHOIR_PREMUL_SUM, .count = 531, .repeats = 2, .seq = 1 };
+
+        team_start(&team, n);
+        team_channel(&team, n == 4 ? 0 : 4096);
+        for (size_t i = 0; ch_algos[i] != NULL; i++) {
+            if (!ch_coll_reduces(ch_algos[i]->coll) || !ch_algo_fits(ch_algos[i], n))
+                continue;
+            job.coll = ch_algos[i]->coll;
+            job.algo = ch_algos[i]->name;
+            job.type = floats[(n + i) % CH_ARRAY_LEN(floats)];
+            job.count = ch_algos[i]->in_line ? 1 : 531;
+            job.root = n - 1;
+            job.in_place = can_be_in_place(job.coll) && i % 2 == 0;
+            run_job(&team, &job);
+        }
+        team_end(&team);
+    }
 }
 
 /* Different operations back to back, without a word between, in many orders. */

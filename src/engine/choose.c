@@ -45,9 +45,7 @@ static struct ch_situation situation_of(const struct ch_channel *channel, const 
                                   .line_bytes = CH_LINE_NBYTES,
                                   .processors = channel->rank->processors,
                                   .shared = true,
-                                  .uneven = run->uneven,
-                                  .scaled = run->op->reduces &&
-                                            run->op->redop == CHOIR_PREMUL_SUM };
+                                  .uneven = run->uneven };
 }
 
 /* --- the algorithm --------------------------------------------------------------------------------- */
@@ -82,7 +80,7 @@ static choir_status algo_by_size(struct ch_channel *channel, const struct ch_sit
                                  const struct ch_algo **algo_out)
 {
     struct ch_chosen *c = remembered(channel, s);
-    uint8_t flags = (uint8_t)(s->uneven | s->scaled << 1 | s->shared << 2);
+    uint8_t flags = (uint8_t)(s->uneven | s->shared << 1);
     struct ch_choice choice;
     choir_status rc;
 

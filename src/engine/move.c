@@ -81,6 +81,25 @@ static float *floats(char *p)
     return (float *)(void *)p; /* scratch slots are whole cache lines, accumulators float */
 }
 
+/* A contribution on its way into partial sums, in which it could not be told from the others any more. */
+static bool is_scaled_here(const struct ch_run *run, const struct ch_range *dst,
+                           const struct ch_range *src)
+{
+    return dst->region == CH_SCRATCH && src->region == CH_IN && run->op->reduces &&
+           run->op->redop == CHOIR_PREMUL_SUM;
+}
+
+static void scale(const struct ch_run *run, struct ch_place acc)
+{
+    struct ch_reduction r = { .type = run->acc,
+                              .op = CHOIR_PREMUL_SUM,
+                              .factors = &run->op->factor };
+    const void *src = acc.at;
+    void *dst = acc.at;
+
+    ch_reduce(&r, &dst, 1, &src, 1, acc.count);
+}
+
 void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const struct ch_range *dst,
                   const struct ch_range *src)
 {
@@ -95,6 +114,8 @@ void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const st
         ch_widen(type, floats(to.at), from.at, to.count);
     else
         ch_narrow(type, to.at, floats(from.at), to.count);
+    if (CH_UNLIKELY(is_scaled_here(run, dst, src)))
+        scale(run, to);
 }
 
 /* --- reductions ------------------------------------------------------------------------------------ */
@@ -174,7 +195,7 @@ void ch_move_combine(struct ch_channel *channel, const struct ch_run *run,
 {
     struct ch_reduction r = { .type = run->acc, .op = run->op->redop };
 
-    if (r.op == CHOIR_AVG)
-        r.op = CHOIR_SUM; /* divided when it is finished */
+    if (r.op == CHOIR_AVG || r.op == CHOIR_PREMUL_SUM)
+        r.op = CHOIR_SUM; /* divided when it is finished; scaled when it came */
     reduce(channel, run, &r, ranges, nsrcs);
 }

@@ -78,7 +78,8 @@ struct ch_range {
 /*
  * Steps, done one after the other. What each does to its ranges (struct ch_sched, `ranges`):
  *
- *   COPY     dst, src          bytes. SCRATCH on one side only: widened to, or narrowed from, an accumulator
+ *   COPY     dst, src          bytes. SCRATCH on one side only: widened to, or narrowed from, an accumulator; from
+ *                              IN, in a reduction, it is this rank's contribution (premul-sum: scaled)
  *   REDUCE   dst, src...       all contributions, in rank order, to the finished result: divided (avg),
  *                              scaled by each rank's factor (premul-sum), rounded once. src i is rank i's
  *   COMBINE  dst, src...       accumulators only (SCRATCH): partial results, in the order given; not finished

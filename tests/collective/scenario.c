@@ -189,8 +189,7 @@ static void pick_algo(struct dice *d, struct call *c, bool uneven)
                                       .nbytes = largest_nbytes(c),
                                       .line_bytes = LINE_BYTES,
                                       .shared = true,
-                                      .uneven = uneven,
-                                      .scaled = c->op == CHOIR_PREMUL_SUM };
+                                      .uneven = uneven };
     size_t n = 0;
 
     if (!coll_of(c->form, &situation.coll) || chance(d, 40))
