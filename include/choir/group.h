@@ -156,8 +156,10 @@ CHOIR_API choir_status choir_group_on_done(
 
 /* --- ranks as threads --------------------------------------------------------------------------------- */
 
-/* Run `main` as `nranks` threads of this process, each a rank with its own group; returns when all have
- * returned: the first failure, or CHOIR_OK. For tests, and for programs that want ranks without processes. */
+/* Run `main_` as `nranks` threads of this process, each a rank with its own group, which is destroyed for it; returns
+ * when all have returned: the first failure, or CHOIR_OK. For tests, and for programs that want ranks without
+ * processes. Where ranks are threads, one that ends with a group open has died, as a process would have: the
+ * other members' calls fail with CHOIR_ERR_DEAD. */
 CHOIR_API choir_status choir_run_threads(int nranks,
                                          choir_status (*main_)(choir_group *group, void *arg),
                                          void *arg);

@@ -257,6 +257,42 @@ CHOIR_TEST(fake_groups_can_fail_on_purpose)
     choir_group_destroy(group);
 }
 
+CHOIR_TEST(nothing_is_not_a_group_nor_a_work)
+{
+    choir_peer peer;
+    choir_work *work;
+    bool alive;
+    double ms;
+    int rank;
+
+    REFUSED(choir_barrier(NULL, NULL, NULL), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_monitored_barrier(NULL, true, NULL), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_batch_begin(NULL), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_batch_end(NULL, NULL), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_group_error(NULL, NULL), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_group_wait_pending(NULL, 0), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_group_shutdown(NULL, 0), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_group_set_timeout(NULL, 1), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_group_on_done(NULL, NULL, NULL), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_group_peer(NULL, 0, &peer), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_group_alive(NULL, 0, &alive), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_work_wait(NULL, 0), CHOIR_ERR_INVALID, "work");
+    REFUSED(choir_work_test(NULL), CHOIR_ERR_INVALID, "work");
+    REFUSED(choir_work_source(NULL, &rank), CHOIR_ERR_INVALID, "work");
+    REFUSED(choir_work_duration_ms(NULL, &ms), CHOIR_ERR_INVALID, "work");
+    choir_group_abort(NULL);
+    choir_group_destroy(NULL);
+    choir_work_abort(NULL);
+    choir_work_unref(NULL);
+    open_group();
+    CHOIR_CHECK_OK(choir_barrier(group, NULL, &work));
+    REFUSED(choir_work_duration_ms(work, NULL), CHOIR_ERR_INVALID, "answer");
+    REFUSED(choir_work_result(work, 0, NULL), CHOIR_ERR_INVALID, "answer");
+    REFUSED(choir_work_on_done(work, NULL, NULL), CHOIR_ERR_INVALID, "done");
+    choir_work_unref(work);
+    choir_group_destroy(group);
+}
+
 static choir_status everything(void *arg)
 {
     choir_buf outs[RANKS] = { buf(1, 2), buf(2, 2), buf(3, 2), buf(1, 0) };

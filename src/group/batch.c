@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/forked.h"
 #include "base/mem.h"
 #include "group/group.h"
 #include "group/queue.h"
@@ -75,10 +74,8 @@ choir_status ch_batch_refuse(choir_group *group)
 choir_status choir_batch_begin(choir_group *group)
 {
     struct batch *batch;
-    choir_status rc = ch_forked();
+    choir_status rc = ch_group_given(group, "choir_batch_begin");
 
-    if (rc == CHOIR_OK && group == NULL)
-        rc = ch_fail(CHOIR_ERR_INVALID, "choir_batch_begin: group: is NULL");
     if (rc == CHOIR_OK && find(group) != NULL)
         rc = ch_fail(CHOIR_ERR_STATE, "choir_batch_begin: this thread has a batch open on group %s",
                      group->name);
@@ -268,10 +265,8 @@ choir_status choir_batch_end(choir_group *group, choir_work **work_out)
 {
     choir_work *parent = NULL;
     struct batch *batch;
-    choir_status rc = ch_forked();
+    choir_status rc = ch_group_given(group, "choir_batch_end");
 
-    if (rc == CHOIR_OK && group == NULL)
-        rc = ch_fail(CHOIR_ERR_INVALID, "choir_batch_end: group: is NULL");
     if (rc != CHOIR_OK)
         return rc;
     batch = take(group);

@@ -23,6 +23,7 @@ struct ch_caller;
 struct ch_context {
     struct ch_ref refs;
     pthread_t home;   /* who made it: ranks may be threads of one process */
+    bool is_thread;   /* they are: another rank is in this process (threadend.h) */
     int rank, nranks; /* of the first group */
     struct ch_waiter
         *waiter; /* what this rank sleeps on: the rank's, or our own if it has no peers */

@@ -15,6 +15,7 @@
 #include "group/caller.h"
 #include "group/queue.h"
 #include "group/registry.h"
+#include "group/threadend.h"
 #include "group/work.h"
 
 enum { OPERATION_TIMEOUT_MS = 30 * 60 * 1000 };
@@ -91,6 +92,15 @@ void ch_group_unref(choir_group *group)
 
 /* --- failing ------------------------------------------------------------------------------------ */
 
+choir_status ch_group_given(const choir_group *group, const char *name)
+{
+    choir_status rc = ch_forked();
+
+    if (rc == CHOIR_OK && group == NULL)
+        rc = ch_fail(CHOIR_ERR_INVALID, "%s: group: is NULL", name);
+    return rc;
+}
+
 choir_status ch_group_check(choir_group *group)
 {
     choir_error record;
@@ -138,8 +148,9 @@ choir_status choir_group_error(const choir_group *group_, choir_error *record_ou
     choir_error last, record;
     choir_status rc;
 
-    if (ch_forked() != CHOIR_OK)
-        return CHOIR_ERR_FORKED;
+    rc = ch_group_given(group, "choir_group_error");
+    if (rc != CHOIR_OK)
+        return rc;
     ch_error_save(&last);
     rc = group->backend != NULL ? ch_group_check(group) : CHOIR_OK;
     ch_error_save(&record);
@@ -180,7 +191,7 @@ static bool nothing_pending(void *arg)
 choir_status choir_group_wait_pending(choir_group *group, int64_t timeout_ms)
 {
     ch_deadline until = timeout_ms > 0 ? ch_deadline_ms(timeout_ms) : CH_NEVER;
-    choir_status rc = ch_forked();
+    choir_status rc = ch_group_given(group, "choir_group_wait_pending");
 
     if (rc != CHOIR_OK)
         return rc;
@@ -197,8 +208,10 @@ choir_status choir_group_wait_pending(choir_group *group, int64_t timeout_ms)
 
 choir_status choir_group_shutdown(choir_group *group, int64_t timeout_ms)
 {
-    choir_status rc = choir_group_wait_pending(group, timeout_ms);
+    choir_status rc = ch_group_given(group, "choir_group_shutdown");
 
+    if (rc == CHOIR_OK)
+        rc = choir_group_wait_pending(group, timeout_ms);
     if (rc != CHOIR_OK)
         return rc;
     ch_lock(&group->lock);
@@ -335,6 +348,7 @@ static choir_status make_first(const choir_init_opts *opts, choir_group **group_
         return rc;
     channel = context->first_channel;
     context->first_channel = NULL;
+    ch_threadend_watch(context);
     rc = ch_group_create(context, context->rank, context->nranks, NULL, opts->name, "all ranks",
                          channel != NULL ? &ch_backend_host : NULL, channel, &group);
     if (rc != CHOIR_OK)

@@ -66,6 +66,7 @@ struct choir_group {
     _Atomic bool aborted; /* by choir_group_abort(), here */
 
     struct ch_list registered;  /* registry.c's, under its lock */
+    bool orphaned;              /* the same: its rank's thread has ended */
     struct ch_list attended;    /* attend.c's, under its lock, then the service thread's */
     bool in_attendance, kicked; /* under its lock: in its list, with a reference; to be looked at */
 };
@@ -79,6 +80,9 @@ choir_status ch_group_create(struct ch_context *context, int rank, int nranks, i
 
 void ch_group_ref(choir_group *group);
 void ch_group_unref(choir_group *group);
+
+/* For calls that need one: it is there, and this is not a forked child. `name` is the call's. */
+choir_status ch_group_given(const choir_group *group, const char *name);
 
 /* CHOIR_OK, or the failure as this thread's last error. */
 choir_status ch_group_check(choir_group *group);

@@ -28,8 +28,11 @@ int choir_group_global_rank(const choir_group *group, int rank)
 
 /* --- peers -------------------------------------------------------------------------------------- */
 
-static choir_status check_peer_rank(const choir_group *group, int rank)
+static choir_status check_peer_rank(const choir_group *group, int rank, const void *out)
 {
+    if (group == NULL || out == NULL)
+        return ch_fail(CHOIR_ERR_INVALID, "%s: is NULL",
+                       group == NULL ? "group" : "where the answer goes");
     if (rank < 0 || rank >= group->nranks)
         return ch_fail(CHOIR_ERR_INVALID, "rank is %d, expected 0 to %d", rank, group->nranks - 1);
     if (group->context->records == NULL)
@@ -45,13 +48,14 @@ static bool shares_memory(const struct ch_context *context, int global)
 
 choir_status choir_group_peer(const choir_group *group, int rank, choir_peer *out)
 {
-    const struct ch_context *context = group->context;
+    const struct ch_context *context;
     const struct ch_record *record;
-    choir_status rc = check_peer_rank(group, rank);
+    choir_status rc = check_peer_rank(group, rank, out);
     int global;
 
     if (rc != CHOIR_OK)
         return rc;
+    context = group->context;
     global = global_rank(group, rank);
     record = &context->records[global];
     *out = (choir_peer){ .rank = rank,
@@ -90,9 +94,11 @@ int choir_group_local_rank(const choir_group *group)
 choir_status choir_group_alive(const choir_group *group, int rank, bool *alive_out)
 {
     const struct ch_neighbour *neighbour;
-    choir_status rc = check_peer_rank(group, rank);
+    choir_status rc = ch_forked(); /* there our descriptors are closed, or others */
     int global;
 
+    if (rc == CHOIR_OK)
+        rc = check_peer_rank(group, rank, alive_out);
     if (rc != CHOIR_OK)
         return rc;
     global = global_rank(group, rank);
@@ -156,6 +162,10 @@ uint64_t choir_group_p2p_sequence(const choir_group *group)
 
 choir_status choir_group_set_timeout(choir_group *group, int64_t timeout_ms)
 {
+    choir_status rc = ch_group_given(group, "choir_group_set_timeout");
+
+    if (rc != CHOIR_OK)
+        return rc;
     if (timeout_ms == 0)
         return ch_fail(CHOIR_ERR_INVALID,
                        "choir_group_set_timeout: timeout_ms: is 0, expected a time, or a negative "
@@ -175,7 +185,7 @@ choir_status choir_group_on_done(choir_group *group,
                                  void (*done)(void *arg, const struct choir_work_info *info),
                                  void *arg)
 {
-    choir_status rc = ch_forked();
+    choir_status rc = ch_group_given(group, "choir_group_on_done");
     bool taken;
 
     if (rc == CHOIR_OK && done != NULL)

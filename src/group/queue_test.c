@@ -222,6 +222,41 @@ CHOIR_TEST(a_failing_message_fails_its_batch_alone)
     CHOIR_CHECK_OK(choir_run_threads(2, failing_part, NULL));
 }
 
+/* All parts are given up: one under way, one queued, messages that nobody answers. */
+static choir_status give_up_batch(choir_group *world, void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 20; i++) {
+        choir_group *child = split_all(world);
+        int32_t one = 1, two = 2, in, out = 0;
+        choir_error record;
+        choir_work *work;
+
+        if (choir_group_rank(world) == 0) {
+            CHOIR_CHECK_OK(choir_batch_begin(child));
+            CHOIR_CHECK_OK(choir_recv(child, i32(&in, 1), 1, 5, NULL, NULL));
+            CHOIR_CHECK_OK(choir_allreduce(child, i32(&one, 1), NULL, NULL));
+            CHOIR_CHECK_OK(choir_send(child, i32(&out, 1), 1, 5, NULL, NULL));
+            CHOIR_CHECK_OK(choir_allreduce(child, i32(&two, 1), NULL, NULL));
+            CHOIR_CHECK_OK(choir_batch_end(child, &work));
+            choir_work_abort(work);
+            CHOIR_CHECK_STATUS(choir_work_wait(work, 0), CHOIR_ERR_INTERRUPTED);
+            choir_work_unref(work);
+        } else {
+            while (choir_group_error(child, &record) == CHOIR_OK)
+                sched_yield();
+            CHOIR_CHECK_EQ(record.culprit, 0);
+        }
+        choir_group_destroy(child);
+    }
+    return choir_barrier(world, NULL, NULL);
+}
+
+CHOIR_TEST(a_batch_is_given_up_whole)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, give_up_batch, NULL));
+}
+
 /* --- ends beside waiters -------------------------------------------------------------------------- */
 
 enum { ROUNDS = 100 };

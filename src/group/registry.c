@@ -84,6 +84,28 @@ void ch_registry_remove(choir_group *group)
     ch_unlock(&the_groups.lock);
 }
 
+choir_group *ch_registry_take_orphan(void)
+{
+    choir_group *found = NULL;
+
+    ch_lock(&the_groups.lock);
+    CH_LIST_EACH (link, &the_groups.groups) {
+        choir_group *group = CH_CONTAINER(link, choir_group, registered);
+
+        if (found == NULL && !group->orphaned && group->context->is_thread &&
+            pthread_equal(group->context->home, pthread_self()))
+            found = group;
+    }
+    if (found != NULL) {
+        found->orphaned = true;
+        ch_group_ref(found);
+        /* Who destroys it takes it out of the list first, and then waits for what is pending. */
+        atomic_fetch_add_explicit(&found->npending, 1, memory_order_relaxed);
+    }
+    ch_unlock(&the_groups.lock);
+    return found;
+}
+
 static bool was_there_locked(const char *name)
 {
     uint64_t hash = hash_name(name);

@@ -24,6 +24,8 @@ struct thread {
     pthread_t id;
     struct job *job;
     int rank;
+    choir_group *group; /* while it is open */
+    bool returned;      /* it did not end half-way */
     choir_status status;
     choir_error error;
     uint64_t ended; /* ch_now() */
@@ -40,25 +42,27 @@ static bool told_to_go(const struct job *job)
     return go;
 }
 
-static choir_status be_rank(const struct job *job, int rank)
+static choir_status be_rank(struct thread *thread)
 {
-    choir_group *group;
+    const struct job *job = thread->job;
     choir_error why;
     choir_status rc = choir_init(
-        &group, CHOIR_OPTS(init, .store = job->store, .rank = rank, .nranks = job->nranks));
+        &thread->group,
+        CHOIR_OPTS(init, .store = job->store, .rank = thread->rank, .nranks = job->nranks));
 
     if (rc != CHOIR_OK)
         return rc;
-    rc = job->main_(group, job->arg);
+    rc = job->main_(thread->group, job->arg);
     if (rc != CHOIR_OK) {
         /* A thread that gives up is what the death of a process is: the others must not wait for it. */
         if (choir_last_error_record()->code != rc)
-            ch_fail(rc, "rank %d returned %s", rank, choir_status_name(rc));
+            ch_fail(rc, "rank %d returned %s", thread->rank, choir_status_name(rc));
         ch_error_save(&why);
-        choir_group_abort(group);
+        choir_group_abort(thread->group);
         ch_error_load(&why);
     }
-    choir_group_destroy(group);
+    choir_group_destroy(thread->group);
+    thread->group = NULL;
     return rc;
 }
 
@@ -69,13 +73,24 @@ static void *run(void *arg)
 
     snprintf(name, sizeof(name), "rank-%d", thread->rank);
     pthread_setname_np(pthread_self(), name);
-    if (!told_to_go(thread->job))
-        return NULL;
-    thread->status = be_rank(thread->job, thread->rank);
+    if (told_to_go(thread->job))
+        thread->status = be_rank(thread);
     thread->ended = ch_now();
     if (thread->status != CHOIR_OK)
         ch_error_save(&thread->error);
+    thread->returned = true;
     return NULL;
+}
+
+/* It never came back from main_ (pthread_exit()): what it left is ours to end, and the first of all failures. */
+static void clear_up(struct thread *thread)
+{
+    choir_group_destroy(thread->group);
+    thread->status = ch_fail_rank(CHOIR_ERR_DEAD, thread->rank, "",
+                                  "rank %d has died: its thread ended without returning",
+                                  thread->rank);
+    ch_error_save(&thread->error);
+    thread->ended = 0;
 }
 
 static choir_status first_failure(const struct thread *threads, int nranks)
@@ -108,6 +123,10 @@ static choir_status run_all(struct job *job, struct thread *threads)
     }
     for (int r = 0; r < started; r++)
         pthread_join(threads[r].id, NULL);
+    for (int r = 0; r < started; r++) {
+        if (!threads[r].returned)
+            clear_up(&threads[r]);
+    }
     return rc != CHOIR_OK ? rc : first_failure(threads, started);
 }
 

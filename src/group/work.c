@@ -167,8 +167,11 @@ uint64_t choir_work_sequence(const choir_work *work)
     return work->call.op.seq;
 }
 
-static choir_status check_done(const choir_work *work, const char *name)
+static choir_status check_done(const choir_work *work, const void *out, const char *name)
 {
+    if (work == NULL || out == NULL)
+        return ch_fail(CHOIR_ERR_INVALID, "%s: %s: is NULL", name,
+                       work == NULL ? "work" : "where the answer goes");
     if (is_done(work))
         return CHOIR_OK;
     return ch_fail(CHOIR_ERR_STATE, "%s: %s %llu is not done yet", name, work->call.name,
@@ -177,13 +180,13 @@ static choir_status check_done(const choir_work *work, const char *name)
 
 choir_status choir_work_source(const choir_work *work, int *rank_out)
 {
-    choir_optype op = work->call.op.type;
+    choir_optype op = work != NULL ? work->call.op.type : CHOIR_OP_RECV;
     choir_status rc;
 
     if (op != CHOIR_OP_RECV && op != CHOIR_OP_RECV_ANY)
         return ch_fail(CHOIR_ERR_STATE, "choir_work_source: %s has none, only receives have",
                        work->call.name);
-    rc = check_done(work, "choir_work_source");
+    rc = check_done(work, rank_out, "choir_work_source");
     if (rc == CHOIR_OK && work->call.status != CHOIR_OK)
         rc = ch_fail(CHOIR_ERR_STATE, "choir_work_source: the receive failed");
     if (rc == CHOIR_OK)
@@ -193,7 +196,7 @@ choir_status choir_work_source(const choir_work *work, int *rank_out)
 
 choir_status choir_work_duration_ms(const choir_work *work, double *ms_out)
 {
-    choir_status rc = check_done(work, "choir_work_duration_ms");
+    choir_status rc = check_done(work, ms_out, "choir_work_duration_ms");
 
     if (rc == CHOIR_OK)
         *ms_out = (double)(work->call.ended - work->call.issued) / CH_MS;
@@ -202,7 +205,7 @@ choir_status choir_work_duration_ms(const choir_work *work, double *ms_out)
 
 choir_status choir_work_result(const choir_work *work, size_t index, choir_buf *buf_out)
 {
-    choir_status rc = check_done(work, "choir_work_result");
+    choir_status rc = check_done(work, buf_out, "choir_work_result");
 
     if (rc == CHOIR_OK && index >= work->call.nresults)
         rc = ch_fail(CHOIR_ERR_INVALID, "choir_work_result: index: %zu, but there are %zu buffers",

@@ -501,6 +501,28 @@ CHOIR_TEST(a_rank_that_fails_is_what_threads_return)
     CHOIR_CHECK_STATUS(choir_run_threads(0, one_fails, NULL), CHOIR_ERR_INVALID);
 }
 
+/* Its thread is all that tells of a rank that is a thread. */
+static choir_status one_ends(choir_group *group, void *arg)
+{
+    int32_t one = 1;
+
+    (void)arg;
+    if (choir_group_rank(group) == 1)
+        pthread_exit(NULL);
+    CHOIR_CHECK_STATUS(
+        choir_allreduce(group, i32(&one, 1), CHOIR_OPTS(allreduce, .timeout_ms = 20000), NULL),
+        CHOIR_ERR_DEAD);
+    CHOIR_CHECK_EQ(choir_last_error_record()->culprit, 1);
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(a_thread_that_ends_with_its_group_open_is_dead)
+{
+    CHOIR_CHECK_STATUS(choir_run_threads(3, one_ends, NULL), CHOIR_ERR_DEAD);
+    CHOIR_CHECK_EQ(choir_last_error_record()->culprit, 1);
+    CHOIR_CHECK_HAS(choir_last_error(), "its thread ended");
+}
+
 /* --- the flight record ----------------------------------------------------------------------------- */
 
 static choir_status recorded(choir_group *group, void *arg)
