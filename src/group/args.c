@@ -85,40 +85,6 @@ choir_status ch_check_reduction(struct ch_call *call, choir_type type)
     return CHOIR_OK;
 }
 
-choir_status ch_check_apart(const char *in_name, const choir_buf *in, const char *out_name,
-                            const choir_buf *out)
-{
-    if (!ch_overlap(in, out))
-        return CHOIR_OK;
-    return ch_fail(CHOIR_ERR_INVALID,
-                   "%s and %s overlap: expected apart from each other, or in place", in_name,
-                   out_name);
-}
-
-choir_status ch_check_list_apart(const char *name, const choir_buf *bufs, size_t count)
-{
-    uintptr_t first, end, before = 0;
-    size_t i;
-
-    /* Mostly they come in the order in which they lie. */
-    for (i = 0; i < count; i++) {
-        ch_span(&bufs[i], &first, &end);
-        if (first == end)
-            continue;
-        if (first < before)
-            break;
-        before = end;
-    }
-    for (; i < count; i++) {
-        for (size_t j = 0; j < i; j++) {
-            if (ch_overlap(&bufs[i], &bufs[j]))
-                return ch_fail(CHOIR_ERR_INVALID, "%s: those at index %zu and %zu overlap", name, j,
-                               i);
-        }
-    }
-    return CHOIR_OK;
-}
-
 uint64_t ch_hash_add(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * UINT64_C(0xff51afd7ed558ccd);

@@ -21,13 +21,6 @@ choir_status ch_check_reduction(struct ch_call *call, choir_type type);
 /* Two types that must be the same. */
 choir_status ch_check_same_type(const char *name, const choir_buf *buf, choir_type type);
 
-/* What goes in and what comes out are either the same memory (in place, told by the caller) or do not touch. */
-choir_status ch_check_apart(const char *in_name, const choir_buf *in, const char *out_name,
-                            const choir_buf *out);
-
-/* The buffers of a list do not touch each other. */
-choir_status ch_check_list_apart(const char *name, const choir_buf *bufs, size_t count);
-
 /* A hash over what the ranks must agree on. */
 uint64_t ch_hash_add(uint64_t hash, uint64_t value);
 #define CH_HASH_START UINT64_C(0x9e3779b97f4a7c15)

@@ -5,6 +5,7 @@
 #include "group/args.h"
 #include "group/group.h"
 #include "group/lists.h"
+#include "group/overlap.h"
 #include "kernel/kernel.h"
 
 /* --- one --------------------------------------------------------------------------------- */
@@ -46,30 +47,9 @@ choir_status choir_allgather(choir_group *group, choir_buf in, const choir_buf *
 static choir_status build_allgather_into(struct ch_call *call, const choir_buf *in,
                                          const choir_buf *out)
 {
-    uint32_t n = (uint32_t)call->group->nranks, me = (uint32_t)call->group->rank;
-    struct ch_piece from, to;
-    choir_status rc = ch_check_buf("in", in);
+    choir_status rc = ch_part_and_whole(call, "in", in, "out", out, CH_GOES_IN);
 
-    if (rc == CHOIR_OK)
-        rc = ch_check_buf("out", out);
-    if (rc == CHOIR_OK)
-        rc = ch_check_multiple(call, "in", in, "out", out);
-    if (rc != CHOIR_OK)
-        return rc;
-    call->op.in_place = ch_is_plain(in) && ch_is_plain(out) && in->count > 0 &&
-                        in->data == (char *)out->data + me * in->count * ch_type_bytes[in->type];
-    if (!call->op.in_place)
-        rc = ch_check_apart("in", in, "out", out);
-    if (rc == CHOIR_OK)
-        rc = ch_block_of(call, in, CH_GOES_IN, &from);
-    if (rc == CHOIR_OK)
-        rc = ch_block_of(call, out, CH_COMES_OUT, &to);
-    if (rc != CHOIR_OK)
-        return rc;
-    ch_op_length(call, in->type, in->count);
-    ch_blocks_even(&call->op.in, me, 1, 1, from.data, in->count);
-    ch_blocks_even(&call->op.out, 0, 1, n, to.data, in->count);
-    return ch_call_results(call, out, 1);
+    return rc == CHOIR_OK ? ch_call_results(call, out, 1) : rc;
 }
 
 choir_status choir_allgather_into(choir_group *group, choir_buf in, choir_buf out,

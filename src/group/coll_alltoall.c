@@ -9,18 +9,8 @@
 #include "group/args.h"
 #include "group/group.h"
 #include "group/memory.h"
+#include "group/overlap.h"
 #include "kernel/kernel.h"
-
-static bool lists_touch(const choir_buf *ins, size_t nins, const choir_buf *outs, size_t nouts)
-{
-    for (size_t i = 0; i < nins; i++) {
-        for (size_t j = 0; j < nouts; j++) {
-            if (ch_overlap(&ins[i], &outs[j]))
-                return true;
-        }
-    }
-    return false;
-}
 
 static void set_blocks(struct ch_call *call, choir_type type, const struct ch_piece *from,
                        const struct ch_piece *to)
@@ -63,9 +53,11 @@ static choir_status build_lists(struct ch_call *call, const choir_buf *ins, cons
 {
     uint32_t n = (uint32_t)call->group->nranks;
     struct ch_piece *from, *to;
+    bool copy = false;
     choir_status rc = check_lists(call, ins, outs);
-    bool copy = rc == CHOIR_OK && lists_touch(ins, n, outs, n);
 
+    if (rc == CHOIR_OK)
+        rc = ch_lists_touch(ins, n, outs, n, &copy);
     if (rc != CHOIR_OK)
         return rc;
     from = ch_call_room(call, 2 * (size_t)n, sizeof(*from));

@@ -5,6 +5,7 @@
 #include "group/args.h"
 #include "group/group.h"
 #include "group/memory.h"
+#include "group/overlap.h"
 
 /* Where this rank's elements are: opts->input, laid out as `buf` is, or `buf` itself. */
 static choir_status input_of(struct ch_call *call, const choir_buf *buf, choir_buf *in_out)

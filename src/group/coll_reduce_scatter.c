@@ -4,6 +4,7 @@
 #include "group/args.h"
 #include "group/group.h"
 #include "group/lists.h"
+#include "group/overlap.h"
 #include "kernel/kernel.h"
 
 /* --- reduce-scatter ------------------------------------------------------------------------------ */
@@ -47,32 +48,11 @@ choir_status choir_reduce_scatter(choir_group *group, const choir_buf *ins, choi
 static choir_status build_reduce_scatter_from(struct ch_call *call, const choir_buf *in,
                                               const choir_buf *out)
 {
-    uint32_t n = (uint32_t)call->group->nranks, me = (uint32_t)call->group->rank;
-    struct ch_piece from, to;
-    choir_status rc = ch_check_buf("out", out);
+    choir_status rc = ch_part_and_whole(call, "out", out, "in", in, CH_COMES_OUT);
 
     if (rc == CHOIR_OK)
-        rc = ch_check_buf("in", in);
-    if (rc == CHOIR_OK)
         rc = ch_check_reduction(call, out->type);
-    if (rc == CHOIR_OK)
-        rc = ch_check_multiple(call, "out", out, "in", in);
-    if (rc != CHOIR_OK)
-        return rc;
-    call->op.in_place = ch_is_plain(in) && ch_is_plain(out) && out->count > 0 &&
-                        out->data == (char *)in->data + me * out->count * ch_type_bytes[out->type];
-    if (!call->op.in_place)
-        rc = ch_check_apart("in", in, "out", out);
-    if (rc == CHOIR_OK)
-        rc = ch_block_of(call, in, CH_GOES_IN, &from);
-    if (rc == CHOIR_OK)
-        rc = ch_block_of(call, out, CH_COMES_OUT, &to);
-    if (rc != CHOIR_OK)
-        return rc;
-    ch_op_length(call, out->type, out->count);
-    ch_blocks_even(&call->op.in, 0, 1, n, from.data, out->count);
-    ch_blocks_even(&call->op.out, me, 1, 1, to.data, out->count);
-    return ch_call_results(call, out, 1);
+    return rc == CHOIR_OK ? ch_call_results(call, out, 1) : rc;
 }
 
 choir_status choir_reduce_scatter_from(choir_group *group, choir_buf in, choir_buf out,

@@ -55,7 +55,6 @@ struct choir_group {
 
     _Atomic uint64_t ncollectives, ntransfers; /* issued; written under the lock, read by anybody */
     _Atomic uint64_t nbatches;                 /* length of `batches`: most calls need not look */
-    _Atomic uint64_t nunderway;                /* issued, not done */
     _Atomic uint64_t
         nnotes; /* posted to the thread that calls back, not yet run: part of the next */
     _Atomic uint64_t npending; /* issued, not done or with callbacks still to run */

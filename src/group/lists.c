@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "group/args.h"
 #include "group/group.h"
+#include "group/overlap.h"
 #include "kernel/kernel.h"
 
 size_t ch_longest(const struct ch_piece *pieces, uint32_t count)
@@ -107,6 +108,44 @@ choir_status ch_check_multiple(struct ch_call *call, const char *part_name, cons
     return rc;
 }
 
+static bool is_own_part(const struct ch_call *call, const choir_buf *part, const choir_buf *whole)
+{
+    size_t before = (size_t)call->group->rank * part->count * ch_type_bytes[part->type];
+
+    return part->count > 0 && ch_is_plain(part) && ch_is_plain(whole) &&
+           part->data == (char *)whole->data + before;
+}
+
+choir_status ch_part_and_whole(struct ch_call *call, const char *part_name, const choir_buf *part,
+                               const char *whole_name, const choir_buf *whole, enum ch_way way)
+{
+    bool goes_in = way == CH_GOES_IN;
+    struct ch_blocks *own = goes_in ? &call->op.in : &call->op.out;
+    struct ch_blocks *all = goes_in ? &call->op.out : &call->op.in;
+    struct ch_piece part_piece, whole_piece;
+    choir_status rc = ch_check_buf(part_name, part);
+
+    if (rc == CHOIR_OK)
+        rc = ch_check_buf(whole_name, whole);
+    if (rc == CHOIR_OK)
+        rc = ch_check_multiple(call, part_name, part, whole_name, whole);
+    if (rc != CHOIR_OK)
+        return rc;
+    call->op.in_place = is_own_part(call, part, whole);
+    if (!call->op.in_place)
+        rc = ch_check_apart(part_name, part, whole_name, whole);
+    if (rc == CHOIR_OK)
+        rc = ch_block_of(call, part, way, &part_piece);
+    if (rc == CHOIR_OK)
+        rc = ch_block_of(call, whole, goes_in ? CH_COMES_OUT : CH_GOES_IN, &whole_piece);
+    if (rc != CHOIR_OK)
+        return rc;
+    ch_op_length(call, part->type, part->count);
+    ch_blocks_even(own, (uint32_t)call->group->rank, 1, 1, part_piece.data, part->count);
+    ch_blocks_even(all, 0, 1, (uint32_t)call->group->nranks, whole_piece.data, part->count);
+    return CHOIR_OK;
+}
+
 struct ch_slice ch_slice_of_list(const choir_buf *bufs, size_t k, size_t n, size_t i, size_t j)
 {
     (void)n;
@@ -148,19 +187,6 @@ choir_status ch_coalesced_own(struct ch_call *call, const choir_buf *bufs, size_
     for (size_t j = 0; j < k; j++)
         slices[j] = (struct ch_slice){ &bufs[j], 0, bufs[j].count };
     return ch_block_make(call, slices, k, ways, piece_out);
-}
-
-/* What goes in and what comes out must not touch: k inputs against all outputs. */
-choir_status ch_check_lists_apart(const char *a_name, const choir_buf *a, size_t na,
-                                  const char *b_name, const choir_buf *b, size_t nb)
-{
-    choir_status rc = CHOIR_OK;
-
-    for (size_t i = 0; i < na && rc == CHOIR_OK; i++) {
-        for (size_t j = 0; j < nb && rc == CHOIR_OK; j++)
-            rc = ch_check_apart(a_name, &a[i], b_name, &b[j]);
-    }
-    return rc;
 }
 
 /* Lengths inside the blocks: what j-th inputs have must agree too, not only their sums. */

@@ -28,6 +28,11 @@ size_t ch_longest(const struct ch_piece *pieces, uint32_t count);
 choir_status ch_check_multiple(struct ch_call *call, const char *part_name, const choir_buf *part,
                                const char *whole_name, const choir_buf *whole);
 
+/* The same as the call's blocks: what is this rank's and goes `way`, and the whole, which goes the other. In place if it
+ * is where its part of the whole is. */
+choir_status ch_part_and_whole(struct ch_call *call, const char *part_name, const choir_buf *part,
+                               const char *whole_name, const choir_buf *whole, enum ch_way way);
+
 /* --- k at once: a rank's block is its k buffers behind each other ---------------------------------------- */
 
 /* The j-th slice of block i, of N ranks: bufs[i * k + j], or the i-th part of bufs[j]. */
@@ -41,10 +46,6 @@ choir_status ch_coalesced_blocks(struct ch_call *call, const choir_buf *bufs, si
                                  ch_slice_of slice, unsigned ways, struct ch_piece **pieces_out);
 choir_status ch_coalesced_own(struct ch_call *call, const choir_buf *bufs, size_t k, unsigned ways,
                               struct ch_piece *piece_out);
-
-/* What goes in and what comes out do not touch. */
-choir_status ch_check_lists_apart(const char *a_name, const choir_buf *a, size_t na,
-                                  const char *b_name, const choir_buf *b, size_t nb);
 
 /* k parts and k wholes of N times their length, all of one type, apart. */
 choir_status ch_check_parts(struct ch_call *call, const char *part_name, const choir_buf *parts,

@@ -142,28 +142,6 @@ bool ch_is_plain(const choir_buf *buf)
     return true;
 }
 
-void ch_span(const choir_buf *buf, uintptr_t *first_out, uintptr_t *end_out)
-{
-    size_t last = buf->count > 0 ? buf->count - 1 : 0;
-
-    if (buf->ndim > 0 && buf->count > 0) {
-        last = 0;
-        for (int d = 0; d < buf->ndim; d++)
-            last += (size_t)(buf->sizes[d] - 1) * (size_t)buf->strides[d];
-    }
-    *first_out = (uintptr_t)buf->data;
-    *end_out = *first_out + (buf->count > 0 ? (last + 1) * ch_type_bytes[buf->type] : 0);
-}
-
-bool ch_overlap(const choir_buf *a, const choir_buf *b)
-{
-    uintptr_t a_first, a_end, b_first, b_end;
-
-    ch_span(a, &a_first, &a_end);
-    ch_span(b, &b_first, &b_end);
-    return a_first < b_end && b_first < a_end;
-}
-
 /* --- staging ------------------------------------------------------------------------------------ */
 
 struct ch_staged {

@@ -26,10 +26,6 @@ choir_status ch_shape_check(const choir_buf *buf);
 /* Whether its elements lie behind each other. */
 bool ch_is_plain(const choir_buf *buf);
 
-/* First and last byte + 1 of what a buffer covers; equal if there are no elements. */
-void ch_span(const choir_buf *buf, uintptr_t *first_out, uintptr_t *end_out);
-bool ch_overlap(const choir_buf *a, const choir_buf *b);
-
 /* One block made of `nslices` slices behind each other: where they are, if they are plain and lie that way, or
  * staged. `ways` are enum ch_way. piece_out->count is the sum. */
 choir_status ch_block_make(struct ch_call *call, const struct ch_slice *slices, size_t nslices,

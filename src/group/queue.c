@@ -161,7 +161,6 @@ void ch_call_finish(struct ch_call *call, choir_status rc)
     }
     /* Release, pairs with the acquire in ch_call_is_done(). On a stack it may be gone now. */
     atomic_store_explicit(&call->state, CH_CALL_DONE, memory_order_release);
-    atomic_fetch_sub_explicit(&group->nunderway, 1, memory_order_acq_rel);
     ring(group);
     ch_unlock(&group->lock);
 
@@ -192,7 +191,6 @@ static choir_status enter_locked(struct ch_call *call)
     else if (!call->inner)
         call->op.seq = atomic_fetch_add_explicit(&group->ntransfers, 1, memory_order_relaxed);
     ch_flightlog_issued(call);
-    atomic_fetch_add_explicit(&group->nunderway, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
     atomic_store_explicit(&call->state, CH_CALL_QUEUED, memory_order_relaxed);
     if (call->collective &&
