@@ -15,8 +15,6 @@
 #include "kernel/kernel.h"
 #include "store/bytes.h"
 
-static const choir_explain_opts defaults = { .size = sizeof(defaults) };
-
 /* Sums of 16- and 8-bit floats are kept in f32. */
 static uint32_t widening(choir_type type)
 {
@@ -44,11 +42,15 @@ static uint32_t widening(choir_type type)
     return 1;
 }
 
-static choir_status check_opts(const choir_explain_opts *opts)
+/* A caller compiled against a smaller struct has the rest zero. */
+static choir_status read_opts(const choir_explain_opts *given, choir_explain_opts *opts)
 {
-    if (opts->size < sizeof(*opts))
-        return ch_fail(CHOIR_ERR_INVALID, "explain: opts->size is %zu; set it with CHOIR_OPTS()",
-                       opts->size);
+    memset(opts, 0, sizeof(*opts));
+    if (given != NULL && given->size == 0)
+        return ch_fail(CHOIR_ERR_INVALID,
+                       "explain: opts->size is 0: fill options in with CHOIR_OPTS(explain, ...)");
+    if (given != NULL)
+        memcpy(opts, given, given->size < sizeof(*opts) ? given->size : sizeof(*opts));
     if (choir_type_name(opts->type) == NULL)
         return ch_fail(CHOIR_ERR_INVALID, "explain: opts->type is %d, which is no type",
                        (int)opts->type);
@@ -85,10 +87,8 @@ static choir_status find_answer(const char *operation, int nranks, size_t nbytes
         .one_rank = opts->one_rank,
         .rank = (uint32_t)opts->rank,
     };
-    choir_status rc = check_opts(opts);
+    choir_status rc = find_operation(operation, &q.situation.coll);
 
-    if (rc == CHOIR_OK)
-        rc = find_operation(operation, &q.situation.coll);
     if (rc == CHOIR_OK)
         rc = ch_overrules_parse(ch_params()->algo, &overrules);
     if (rc != CHOIR_OK)
@@ -101,17 +101,20 @@ static choir_status find_answer(const char *operation, int nranks, size_t nbytes
 }
 
 static choir_status explain(const char *operation, int nranks, size_t nbytes,
-                            const choir_explain_opts *opts,
+                            const choir_explain_opts *given,
                             choir_status (*put)(const struct ch_answer *answer, char **text_out),
                             choir_blob *blob_out)
 {
+    choir_explain_opts opts;
     struct ch_answer answer;
     char *text;
     choir_status rc;
 
     if (operation == NULL || blob_out == NULL)
         return ch_fail(CHOIR_ERR_INVALID, "explain: operation or the place for the text is NULL");
-    rc = find_answer(operation, nranks, nbytes, opts != NULL ? opts : &defaults, &answer);
+    rc = read_opts(given, &opts);
+    if (rc == CHOIR_OK)
+        rc = find_answer(operation, nranks, nbytes, &opts, &answer);
     if (rc != CHOIR_OK)
         return rc;
     rc = put(&answer, &text);
