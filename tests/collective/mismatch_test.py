@@ -3,7 +3,7 @@
 # timeout: 600
 from ranks import *
 
-CASES = 1000 if LONG else 60
+CASES = 1000 if LONG else 250
 done = subprocess.run([str(TESTS / "mismatch"), "--seed", os.environ.get("CHOIR_TEST_SEED", "1"), "--cases", str(CASES)],
                       env=environment(), capture_output=True, text=True)
 check(done.returncode == 0, f"exit code {done.returncode}: {done.stdout}{done.stderr}")
