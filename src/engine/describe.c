@@ -278,7 +278,7 @@ static void say_table(const struct ch_channel *channel, uint64_t number, char *b
             fewest = count;
             *odd_out = who;
         }
-        say(buf, size, used_io, "%s%s: ", who == 0 ? "" : "; ", ranks);
+        say(buf, size, used_io, "%s%s: ", *used_io == 0 ? "" : "; ", ranks);
         say_call(&desc, buf, size, used_io);
     }
 }

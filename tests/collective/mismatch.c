@@ -7,9 +7,12 @@
  * call that differs in one thing. Where ranks do not meet in that call (a broadcast's root need not hear from
  * anybody), they meet in the barrier after it. Nobody may get through that. The table in the error must have
  * each rank beside the very arguments with which it called, name the operation in which they first differed, blame
- * a rank of the fewer, and be the same for all (before it is what each called).
+ * a rank of the fewer, and be the same for all (before it is what each called). Now and then a rank is late: the
+ * others do not wait for it to tell.
  */
 #include <getopt.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +49,8 @@ struct mismatch {
     enum thing thing;
     bool odd[NRANKS_MAX];
     struct one_call common, other;
+    int late;                     /* a rank that calls when all others were told; -1: none */
+    _Atomic int ntold;            /* ranks that were */
     choir_error told[NRANKS_MAX]; /* each rank writes its own */
 };
 
@@ -78,6 +83,16 @@ static void differ(struct mismatch *m, struct dice *d)
     }
 }
 
+/* The others still differ without it. */
+static bool may_be_late(const struct mismatch *m, int rank)
+{
+    int nodd = 0;
+
+    for (int r = 0; r < m->nranks; r++)
+        nodd += r != rank && m->odd[r];
+    return nodd > 0 && nodd < m->nranks - 1;
+}
+
 static void make(uint64_t seed, struct mismatch *m)
 {
     struct dice d = { .state = seed };
@@ -101,6 +116,9 @@ static void make(uint64_t seed, struct mismatch *m)
     nodd = 1 + (int)roll(&d, (uint64_t)m->nranks - 1);
     for (int i = 0; i < nodd; i++)
         m->odd[roll(&d, (uint64_t)m->nranks)] = true;
+    m->late = chance(&d, 5) ? (int)roll(&d, (uint64_t)m->nranks) : -1;
+    if (m->late >= 0 && !may_be_late(m, m->late))
+        m->late = -1;
 }
 
 /* --- calling ---------------------------------------------------------------------------------------------- */
@@ -266,6 +284,8 @@ static const char *judge_table(const struct mismatch *m, const struct table *t)
         return "a rank stands beside what another called";
     if ((t->rows[0] | t->rows[1] | t->missing) != everybody)
         return "the table leaves a rank out";
+    if (m->late >= 0 && (t->missing >> m->late & 1) == 0)
+        return "a rank that has called nothing is in the table";
     if (((t->rows[0] | t->rows[1]) & t->missing) != 0)
         return "a rank is in the table, and not there yet";
     return t->rows[0] == 0 || t->rows[1] == 0 ? "the table has one row" : NULL;
@@ -319,6 +339,8 @@ static choir_status be_rank(choir_group *group, void *arg)
     if (rc != CHOIR_OK)
         complain(m, rank, "before anything differed", choir_last_error());
 
+    while (rank == m->late && m->ntold < m->nranks - 1)
+        sched_yield();
     began = now_ms();
     rc = call(group, mine, in, out);
     if (m->thing == ORDER && rc == CHOIR_OK)
@@ -331,6 +353,7 @@ static choir_status be_rank(choir_group *group, void *arg)
         complain(m, rank, "found late", choir_last_error());
     m->told[rank] = *choir_last_error_record();
     check_error(m, rank, &m->told[rank]);
+    m->ntold++;
     last = call(group, &barrier, in, out); /* and it stays so */
     if (last != rc)
         complain(m, rank, "the next call fails otherwise", choir_last_error());
