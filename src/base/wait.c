@@ -222,9 +222,28 @@ static choir_status look_until(const struct ch_wait *wait, uint64_t end, bool yi
     }
 }
 
-/* Publish that one more thread is about to sleep, and put that store in front of every look at a
- * flag that follows, for all posters. *seat_out is where to sleep, -1 if none can be had. False if
- * the order could not be had. */
+/* Put our stores in front of every look at a flag that follows, for all posters. False if the order could not
+ * be had. */
+static bool order_stores(void)
+{
+    if (!ch_bell_owner_orders()) {
+        CH_FULL_FENCE(); /* the posters fence too: needs_fence is set */
+        return true;
+    }
+    return ch_sys_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
+}
+
+void ch_waiter_wants_more(struct ch_waiter *waiter)
+{
+    /* Relaxed: of our own threads. Who is not asleep yet orders before it is. */
+    if (atomic_load_explicit(&waiter->bell.word->nasleep, memory_order_relaxed) == 0)
+        return;
+    (void)order_stores(); /* should it fail, whoever sleeps naps (sleep_once()) */
+    ch_bell_ring(&waiter->bell);
+}
+
+/* Publish that one more thread is about to sleep, in front of every look that follows. *seat_out is where to
+ * sleep, -1 if none can be had. False if the order could not be had. */
 static bool announce_sleep(struct ch_waiter *waiter, int *seat_out)
 {
     ch_lock(&waiter->lock);
@@ -233,11 +252,7 @@ static bool announce_sleep(struct ch_waiter *waiter, int *seat_out)
     /* Relaxed: ordered by what follows; see bell.h. */
     atomic_store_explicit(&waiter->bell.word->nasleep, waiter->nasleep, memory_order_relaxed);
     ch_unlock(&waiter->lock);
-    if (!ch_bell_owner_orders()) {
-        CH_FULL_FENCE(); /* the posters fence too: needs_fence is set */
-        return true;
-    }
-    return ch_sys_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
+    return order_stores();
 }
 
 static void announce_awake(struct ch_waiter *waiter, int seat)

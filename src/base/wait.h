@@ -69,6 +69,10 @@ choir_status ch_waiter_sit(struct ch_waiter *waiter, int *seat_out);
 void ch_waiter_clear_seat(int seat);
 void ch_waiter_stand(struct ch_waiter *waiter, int seat);
 
+/* For a condition that tells posters by a word of its own which posts it needs, so that they ring for no others:
+ * to be called after a store to that word, for those who count as asleep already. They look again. */
+void ch_waiter_wants_more(struct ch_waiter *waiter);
+
 struct ch_wait {
     struct ch_waiter *waiter;
 

@@ -462,6 +462,8 @@ CHOIR_TEST(who_sits_is_rung_like_a_sleeper)
         ch_waiter_clear_seat(seat);
         CHOIR_CHECK(!seat_is_rung(seat));
     }
+    ch_waiter_wants_more(&waiter); /* there is something new to look for */
+    CHOIR_CHECK(seat_is_rung(seat));
     ch_post(&waiter.bell, &flag, 4);
     ch_waiter_stand(&waiter, seat);
     CHOIR_CHECK_EQ(atomic_load(&word.nasleep), 0u);

@@ -111,6 +111,7 @@ static void make_block(struct ch_rank *rank, const struct ch_channel_offer *offe
     if (offer->token != 1) { /* the first block is new, and the others know where it is already */
         memset((void *)control, 0, offsetof(struct ch_control, token));
         atomic_store_explicit(&control->closed, 0, memory_order_relaxed);
+        atomic_store_explicit(&control->gated, 0, memory_order_relaxed);
         /* Relaxed: published with the token, and by the exchange of offers. */
         atomic_store_explicit(&control->poison, ch_poison_value(offer->token, 0),
                               memory_order_relaxed);

@@ -78,6 +78,7 @@ struct ch_channel {
     uint64_t differs_since;             /* when somebody was first seen to call something else */
     uint64_t check;                     /* the hash of them all */
     uint64_t round;                     /* the next */
+    bool gated;                         /* as our control block says */
     uint64_t all_through;               /* every member is through with this one */
     uint64_t last_round[CH_CALLS_KEPT]; /* of those calls, by number */
     struct ch_sched_cache *schedules;

@@ -8,7 +8,8 @@
  *        0    128  units[0]   owner                 all, who await it: rounds with an even number
  *      128    128  units[1]   owner                 all: rounds with an odd number
  *      256    512  calls[8]   owner                 all, to compare: the last operations entered
- *      768    128  entered..  owner                 all, when they have waited for a while
+ *      768    128  entered..  owner                 all, when they have waited for a while, or are through
+ *                                                   with a round while the owner sleeps
  *      896    128  poison     anybody, once, by compare-and-swap (first member's only)
  *                                                   all, in every wait (see ch_poison_value())
  *     1024    512  record     owner, once, before the poison word is set to its place
@@ -75,6 +76,8 @@ struct ch_control {
     _Alignas(CH_CACHE_UNIT) _Atomic uint64_t entered; /* the number of the last call */
     _Atomic uint64_t token;                           /* which use of this block it is; 0: none */
     _Atomic uint32_t closed; /* the owner has left and reads nobody's blocks any more */
+    _Atomic uint32_t
+        gated; /* the owner waits for others to be through with a round: ring it then */
     _Alignas(CH_CACHE_UNIT) _Atomic uint64_t
         poison; /* whose channel it is, and who was first to fail it */
     _Alignas(CH_CACHE_UNIT) choir_error record;

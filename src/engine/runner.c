@@ -14,7 +14,7 @@
 
 /* --- flags ----------------------------------------------------------------------------------------- */
 
-/* Raise our flag and wake who sleeps. */
+/* Raise our flag. */
 static void raise_flag(struct ch_channel *channel, const struct ch_run *run, uint32_t flag)
 {
     struct ch_unit *unit = &channel->members[channel->me].control->units[run->round % 2];
@@ -24,7 +24,33 @@ static void raise_flag(struct ch_channel *channel, const struct ch_run *run, uin
         atomic_store_explicit(&unit->check, run->check, memory_order_relaxed);
     /* Release, pairs with the acquires in look_at() and ask_all(): what is staged is seen. */
     atomic_store_explicit(&unit->flag, ch_flag_value(run->round, flag), CH_POST_ORDER);
-    ch_channel_ring(channel);
+}
+
+/* We are through with a round: few wait for that, and most who sleep await something else. */
+static void end_round(struct ch_channel *channel, const struct ch_run *run)
+{
+    raise_flag(channel, run, CH_FLAG_THROUGH);
+    for (uint32_t who = 0; who < channel->nranks; who++) {
+        const struct ch_member *member = &channel->members[who];
+
+        /* Relaxed: ordered as `asleep` is; the owner stored it before it looked for the last time (wait.h,
+         * ch_waiter_wants_more()). */
+        if (who != channel->me && ch_bell_may_sleep(&member->neighbour->bell) &&
+            atomic_load_explicit(&member->control->gated, memory_order_relaxed) != 0)
+            ch_bell_ring(&member->neighbour->bell);
+    }
+}
+
+/* Whether who gets through with a round has to ring us. */
+static void say_gated(struct ch_channel *channel, bool gated)
+{
+    if (CH_LIKELY(channel->gated == gated))
+        return;
+    channel->gated = gated;
+    atomic_store_explicit(&channel->members[channel->me].control->gated, gated,
+                          memory_order_relaxed);
+    if (gated)
+        ch_waiter_wants_more(ch_rank_waiter(channel->rank));
 }
 
 static void note_through(struct ch_member *member, uint64_t flag)
@@ -58,10 +84,8 @@ static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint
 
 /* Whether every member is through with `round`. What flags said before is remembered: where all ranks await
  * each other in every round nobody has to be asked. */
-static bool all_are_through(struct ch_channel *channel, uint64_t round)
+static bool ask_all(struct ch_channel *channel, uint64_t round)
 {
-    if (channel->all_through >= round)
-        return true;
     for (uint32_t who = 0; who < channel->nranks; who++) {
         struct ch_member *member = &channel->members[who];
 
@@ -75,6 +99,14 @@ static bool all_are_through(struct ch_channel *channel, uint64_t round)
     }
     channel->all_through = round;
     return true;
+}
+
+static bool all_are_through(struct ch_channel *channel, uint64_t round)
+{
+    bool all = channel->all_through >= round || ask_all(channel, round);
+
+    say_gated(channel, !all);
+    return all;
 }
 
 /* --- messages -------------------------------------------------------------------------------------- */
@@ -190,6 +222,7 @@ static choir_status do_step(struct ch_channel *channel, struct ch_run *run,
         return CHOIR_OK;
     case CH_POST:
         raise_flag(channel, run, step->flag);
+        ch_channel_ring(channel);
         return CHOIR_OK;
     case CH_AWAIT:
         return look_at(channel, run, step->peer, step->flag);
@@ -217,7 +250,7 @@ static choir_status run_schedule(struct ch_channel *channel, struct ch_run *run)
                 return rc;
             run->step++;
         }
-        raise_flag(channel, run, CH_FLAG_THROUGH);
+        end_round(channel, run);
         run->step = 0;
         run->offset += run->window;
         run->rounds_left--;

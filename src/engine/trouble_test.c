@@ -2,6 +2,7 @@
 #include "engine/team.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <choir/log.h>
 
@@ -407,6 +408,71 @@ CHOIR_TEST(a_rank_that_is_behind_is_named)
     team_check_ok(&team);
     CHOIR_CHECK_HAS(heard.text, "rank 0 has waited 1 s in allreduce, number 1: rank 1 has not "
                                 "entered it (rank 1's last operation: none)");
+    team_end(&team);
+}
+
+/* --- who is woken ---------------------------------------------------------------------------------------- */
+
+static uint64_t rings_heard(struct mate *mate)
+{
+    uint64_t count = 0; /* nobody takes them out but us */
+
+    return read(ch_rank_waiter(mate->rank)->bell.fd, &count, sizeof(count)) > 0 ? count : 0;
+}
+
+/* Rank 0 counts as asleep, and waits for nothing: a broadcast of rank 1 rings it once, for the payload. */
+CHOIR_TEST(the_end_of_a_round_wakes_nobody_who_does_not_wait_for_it)
+{
+    float memory[COUNT] = { 1 };
+    struct ch_op op = broadcast(memory, 1, 1);
+    struct team team;
+    int seat;
+
+    team_start(&team, 2);
+    team_channel(&team, 0);
+    CHOIR_CHECK_OK(ch_waiter_sit(ch_rank_waiter(team.mates[0].rank), &seat));
+    (void)rings_heard(&team.mates[0]);
+    CHOIR_CHECK_OK(team_do(&team.mates[1], &op));
+    CHOIR_CHECK_EQ(rings_heard(&team.mates[0]), (uint64_t)1);
+    ch_waiter_stand(ch_rank_waiter(team.mates[0].rank), seat);
+    team_end(&team);
+}
+
+enum { AHEAD = 120 };
+
+/* The root runs ahead until it must wait for the other to be through; then it sleeps, and is woken. */
+static choir_status run_ahead(struct mate *mate)
+{
+    _Atomic uint32_t *asleep = &mate->team->mates[1].rank->link.self.page->bell.nasleep;
+    ch_deadline until = team_patience();
+    float memory[COUNT] = { 1 };
+    struct ch_op op = broadcast(memory, mate->me, 1);
+    choir_status rc = CHOIR_OK;
+
+    for (op.seq = 1; op.seq <= AHEAD && rc == CHOIR_OK; op.seq++) {
+        /* Asleep for a while, not about to be. */
+        for (int seen = 0; mate->me == 0 && op.seq <= AHEAD - 2 && seen < 1000;) {
+            seen = atomic_load(asleep) != 0 ? seen + 1 : 0;
+            CHOIR_CHECK(!ch_deadline_passed(until));
+            sched_yield();
+        }
+        rc = team_do(mate, &op);
+    }
+    return rc;
+}
+
+CHOIR_TEST_TIMED(who_waits_for_the_end_of_a_round_is_woken_by_it, 60)
+{
+    struct team team;
+    uint64_t began;
+
+    team_start(&team, 2);
+    team_channel(&team, 0);
+    began = ch_now();
+    team_run(&team, run_ahead);
+    team_check_ok(&team);
+    /* With ticks alone it would be one for every two or three. */
+    CHOIR_CHECK_LT((ch_now() - began) / CH_MS, (uint64_t)(AHEAD * CH_TICK_MS / 6));
     team_end(&team);
 }
 
