@@ -157,7 +157,7 @@ static choir_status error(void *self, choir_error *out)
 
 static void fail(void *self, const choir_error *why)
 {
-    ch_poison(self, why);
+    (void)ch_poison(self, why);
 }
 
 static void destroy(void *self)

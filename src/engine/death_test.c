@@ -133,6 +133,18 @@ static choir_status work_until_it_fails(struct mate *mate)
     return rc;
 }
 
+/* What a sink may do: no lock of ours is held while a line is told. */
+static void hear_unlocked(void *arg, choir_log_level level, const char *subsystem, const char *line)
+{
+    const struct mate *mate = arg;
+
+    (void)level, (void)subsystem, (void)line;
+    if (mate->channel != NULL) {
+        ch_lock(&mate->rank->lock);
+        ch_unlock(&mate->rank->lock);
+    }
+}
+
 /* Work (or idle) until somebody dies. */
 static void survive(void *arg)
 {
@@ -141,6 +153,8 @@ static void survive(void *arg)
     struct mate *mate = &team.mates[me];
     choir_status rc;
 
+    setenv("CHOIR_LOG", "info", 1);
+    choir_log_set_sink(hear_unlocked, mate);
     join_others(&team, me);
     rc = work_until_it_fails(mate);
     atomic_store(&stage->ranks[me].failed_at, ch_sys_clock_ns());

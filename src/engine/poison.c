@@ -32,20 +32,21 @@ choir_status ch_poisoned_slow(const struct ch_channel *channel)
     return ch_error_load(&record);
 }
 
-void ch_poison(struct ch_channel *channel, const choir_error *record)
+bool ch_poison(struct ch_channel *channel, const choir_error *record)
 {
     uint64_t none = channel->unpoisoned;
+    bool first;
 
     /* Relaxed: it only picks one of this rank's threads. */
     if (atomic_exchange_explicit(&channel->recording, 1, memory_order_relaxed) != 0)
-        return;
+        return false;
     channel->members[channel->me].control->record = *record;
     /* Release: who sees the word sees the record. Relaxed if somebody was first: that is theirs. */
-    if (atomic_compare_exchange_strong_explicit(channel->poison, &none, none + channel->me + 1,
-                                                memory_order_release, memory_order_relaxed))
-        ch_log_info("rank %u: group %s has failed: %s", channel->me, channel->name, record->text);
+    first = atomic_compare_exchange_strong_explicit(channel->poison, &none, none + channel->me + 1,
+                                                    memory_order_release, memory_order_relaxed);
     ch_channel_ring(channel);
     ch_bell_after_store(&channel->rank->link.waiter.bell);
+    return first;
 }
 
 choir_status ch_poison_last_error(struct ch_channel *channel)
@@ -54,7 +55,8 @@ choir_status ch_poison_last_error(struct ch_channel *channel)
     choir_status rc;
 
     ch_error_save(&record);
-    ch_poison(channel, &record);
+    if (ch_poison(channel, &record))
+        ch_log_info("rank %u: group %s has failed: %s", channel->me, channel->name, record.text);
     rc = ch_poisoned(channel);
     return rc == CHOIR_OK ? ch_error_load(&record) : rc;
 }
@@ -84,7 +86,7 @@ void ch_poison_by_the_dead_locked(struct ch_channel *channel)
         if (!member->neighbour->dead || ch_member_has_left(member))
             continue;
         record_death(channel, who, &record);
-        ch_poison(channel, &record);
+        (void)ch_poison(channel, &record);
     }
 }
 
@@ -101,5 +103,6 @@ void ch_poison_by_death(struct ch_rank *rank, struct ch_neighbour *neighbour)
     CH_LIST_EACH (link, &rank->channels)
         ch_poison_by_the_dead_locked(CH_CONTAINER(link, struct ch_channel, link));
     ch_unlock(&rank->lock);
+    ch_log_info("rank %d: %s", rank->rank, record.text);
     ch_p2p_fail_peer(rank->p2p, (uint32_t)neighbour->rank, &record);
 }

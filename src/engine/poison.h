@@ -24,9 +24,9 @@ static inline choir_status ch_poisoned(const struct ch_channel *channel)
     return ch_poisoned_slow(channel);
 }
 
-/* Make it fail, unless it has already.
- * Threads: any. */
-void ch_poison(struct ch_channel *channel, const choir_error *record);
+/* Make it fail, unless it has already. True if this is the cause that stays.
+ * Threads: any, with whatever lock: it says nothing. */
+bool ch_poison(struct ch_channel *channel, const choir_error *record);
 
 /* The same with this thread's last error. Returns what the channel has failed with, which becomes this thread's
  * last error; if another thread of this rank is just about to say, the error as it was. */
