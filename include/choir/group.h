@@ -141,7 +141,9 @@ CHOIR_API choir_status choir_group_create_fake(int rank, int nranks,
  * they are told, on the other members. The group stays to be destroyed. */
 CHOIR_API void choir_group_abort(choir_group *group);
 
-/* Wait until everything issued is done and its hooks have run; then, for shutdown, refuse what comes. */
+/* Wait until everything issued is done and its callbacks and hooks have run; then, for shutdown, refuse what comes.
+ * `timeout_ms`: how long at most; 0 or negative: as long as the operations' own deadlines allow. CHOIR_ERR_STATE in
+ * a callback, which would wait for itself. */
 CHOIR_API choir_status choir_group_wait_pending(choir_group *group, int64_t timeout_ms);
 CHOIR_API choir_status choir_group_shutdown(choir_group *group, int64_t timeout_ms);
 

@@ -83,8 +83,9 @@ CHOIR_API choir_status choir_work_result(const choir_work *work, size_t index,
                                          struct choir_buf *buf_out);
 
 /* Have `done(arg, work)` called once, when the work is done: on a thread of the library's, never with a
- * lock held, in the order in which they were added; at once, on this thread, if it is done already. It may
- * issue further operations, but must not wait for them. */
+ * lock held, in the order in which they were added; at once, on this thread, if it is done already (and those added
+ * before may still be to come). It may issue operations, wait for works, let go of its own and destroy the
+ * group; but while it waits no other callback of this rank runs, and it cannot wait for those. */
 CHOIR_API choir_status choir_work_on_done(choir_work *work,
                                           void (*done)(void *arg, choir_work *work), void *arg);
 
