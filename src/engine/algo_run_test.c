@@ -3,6 +3,7 @@
 
 #include "algo/algo.h"
 #include "algo/select.h"
+#include "engine/choose.h"
 #include "kernel/kernel.h"
 #include "sched/blocks.h"
 
@@ -362,6 +363,36 @@ CHOIR_TEST_TIMED(premul_sum_by_every_algorithm, 120)
         }
         team_end(&team);
     }
+}
+
+static const char *chosen(struct team *team, enum ch_coll coll, size_t count)
+{
+    struct ch_op op = { .coll = coll, .dtype = CHOIR_U8, .redop = CHOIR_SUM, .longest = count };
+    struct ch_run run = { .phase = CH_RUN_RUNNING, .op = &op, .longest = count, .size = 1 };
+    const char *name;
+
+    op.reduces = ch_coll_reduces(coll);
+    run.acc_size = 1;
+    CHOIR_CHECK_OK(ch_choose(team->mates[0].channel, &run));
+    name = run.sched->algo; /* the algorithm's own */
+    ch_run_end(team->mates[0].channel, &run);
+    return name;
+}
+
+/* With many ranks and many groups a slot of the stage is a few bytes: better by messages than in a thousand
+ * rounds. What is summed stays where it is summed in the ranks' order. */
+CHOIR_TEST(little_stage_is_for_little)
+{
+    struct team team;
+
+    team_start(&team, 16);
+    team_channel(&team, CH_STAGE_UNIT);
+    CHOIR_CHECK_STR(chosen(&team, CH_ALLTOALL, 256), "staged");
+    CHOIR_CHECK_STR(chosen(&team, CH_ALLTOALL, 32768), "pairwise");
+    CHOIR_CHECK_STR(chosen(&team, CH_SCATTER, 32768), "linear");
+    CHOIR_CHECK_STR(chosen(&team, CH_REDUCE_SCATTER, 32768), "one-shot");
+    CHOIR_CHECK_STR(chosen(&team, CH_ALLGATHER, 32768), "staged"); /* one slot, and long enough */
+    team_end(&team);
 }
 
 /* Different operations back to back, without a word between, in many orders. */

@@ -136,32 +136,35 @@ static choir_status work_until_it_fails(struct mate *mate)
 /* What a sink may do: no lock of ours is held while a line is told. */
 static void hear_unlocked(void *arg, choir_log_level level, const char *subsystem, const char *line)
 {
-    const struct mate *mate = arg;
+    struct ch_rank *rank = atomic_load((struct ch_rank * _Atomic *)arg);
 
     (void)level, (void)subsystem, (void)line;
-    if (mate->channel != NULL) {
-        ch_lock(&mate->rank->lock);
-        ch_unlock(&mate->rank->lock);
+    if (rank != NULL) {
+        ch_lock(&rank->lock);
+        ch_unlock(&rank->lock);
     }
 }
 
 /* Work (or idle) until somebody dies. */
 static void survive(void *arg)
 {
+    static struct ch_rank *_Atomic rank;
     static struct team team;
     int me = *(int *)arg;
     struct mate *mate = &team.mates[me];
     choir_status rc;
 
     setenv("CHOIR_LOG", "info", 1);
-    choir_log_set_sink(hear_unlocked, mate);
+    choir_log_set_sink(hear_unlocked, &rank);
     join_others(&team, me);
+    atomic_store(&rank, mate->rank);
     rc = work_until_it_fails(mate);
     atomic_store(&stage->ranks[me].failed_at, ch_sys_clock_ns());
     ch_error_save(&stage->ranks[me].error);
     CHOIR_CHECK_EQ((int)rc, (int)CHOIR_ERR_DEAD);
     /* And at once, ever after. */
     CHOIR_CHECK_EQ((int)work_until_it_fails(mate), (int)CHOIR_ERR_DEAD);
+    atomic_store(&rank, NULL);
     ch_channel_close(mate->channel);
     ch_rank_unref(mate->rank);
 }
