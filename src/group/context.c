@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/forked.h"
 #include "base/mem.h"
+#include "engine/poison.h"
 #include "group/caller.h"
 #include "group/environ.h"
 #include "group/roster.h"
@@ -96,6 +97,14 @@ static choir_status open_first_channel(struct ch_context *context, const char *n
     return ch_channel_open_first(context->engine, name, &context->first_channel);
 }
 
+/* Ranks of this host are watched since they are connected; a death fails the channel. */
+static choir_status all_live(void *arg)
+{
+    const struct ch_context *context = arg;
+
+    return context->first_channel != NULL ? ch_poisoned(context->first_channel) : CHOIR_OK;
+}
+
 /* All who belong are connected. Rank 0's server needs no listener any more: strangers find none, and
  * a rank that is through and joins again, at the same address, cannot find the old one. */
 static choir_status close_door(struct ch_context *context, const struct ch_patience *patience)
@@ -148,7 +157,8 @@ static choir_status join(struct ch_context *context, const char *name, const cha
         rc = ch_attend_init(&context->attendant, context->waiter, true);
     if (rc == CHOIR_OK)
         rc = ch_flightwatch_start(&context->flightwatch, context->flight, context->waiter);
-    return ch_roster_finish(context->round, &mine, patience->until, rc);
+    return ch_roster_finish(context->round, &mine, patience->until, rc,
+                            &(struct ch_roster_watch){ all_live, context });
 }
 
 static choir_status meet_and_join(struct ch_context *context, const choir_init_opts *opts,

@@ -257,6 +257,34 @@ CHOIR_TEST(a_rank_that_brings_no_descriptors_is_named_to_all)
     choir_store_close(store);
 }
 
+static choir_status somebody_died(void *arg)
+{
+    ++*(int *)arg;
+    return ch_fail_rank(CHOIR_ERR_DEAD, 1, "choir_init", "rank 1 has died, say the others");
+}
+
+/* All have joined, and one dies before it has said that it is ready: who sees it tells all in the store. */
+CHOIR_TEST(who_dies_while_a_group_is_made_is_told_to_all)
+{
+    choir_store *store = new_store(), *round;
+    struct ch_record mine;
+    choir_blob verdict;
+    int asked = 0;
+
+    CHOIR_CHECK_OK(ch_record_of_process(&mine));
+    mine.nranks = 2;
+    CHOIR_CHECK_OK(ch_roster_round(store, "init", "0", 2, &round));
+    CHOIR_CHECK_STATUS(ch_roster_finish(round, &mine, ch_deadline_ms(ample_ms()), CHOIR_OK,
+                                        &(struct ch_roster_watch){ somebody_died, &asked }),
+                       CHOIR_ERR_DEAD);
+    CHOIR_CHECK_EQ(asked, 1);
+    CHOIR_CHECK_OK(choir_store_get(round, choir_str("done"), ample_ms(), &verdict));
+    CHOIR_CHECK_HAS(verdict.data, "rank 1 has died");
+    choir_blob_free(&verdict);
+    choir_store_close(round);
+    choir_store_close(store);
+}
+
 CHOIR_TEST(who_failed_may_try_again)
 {
     choir_store *store = new_store();

@@ -12,7 +12,13 @@
 #include "base/mem.h"
 #include "base/params.h"
 
-enum { KEY_MAX = 32, WHO_LISTED = 8, LINGER_MS = 2000, FIRST_CAUSE_MS = 200 };
+enum {
+    KEY_MAX = 32,
+    WHO_LISTED = 8,
+    LINGER_MS = 2000,
+    FIRST_CAUSE_MS = 200,
+    LOOK_MS = 50, /* how often to look, while others are waited for, whether they live */
+};
 
 /* What the store is asked with: one deadline for all. */
 struct meeting {
@@ -444,8 +450,28 @@ static choir_status publish_done(const struct meeting *meeting)
     return publish(meeting, "done", "y", 1);
 }
 
+/* The same for the last phase, in which a rank may die of which the store knows nothing. */
+static choir_status await_done(const struct meeting *meeting, const struct ch_roster_watch *watch,
+                               choir_blob *verdict_out)
+{
+    struct meeting slice = *meeting;
+
+    for (;;) {
+        choir_status rc;
+
+        slice.until = ch_deadline_ms(LOOK_MS);
+        if (slice.until >= meeting->until)
+            return await_verdict(meeting, "done", verdict_out);
+        rc = hear(&slice, "done", verdict_out);
+        if (rc != CHOIR_ERR_TIMEOUT || !ch_deadline_passed(slice.until))
+            return rc;
+        if (watch->fn(watch->arg) != CHOIR_OK)
+            return publish_failure(meeting, "done");
+    }
+}
+
 choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, ch_deadline until,
-                              choir_status mine_went)
+                              choir_status mine_went, const struct ch_roster_watch *watch)
 {
     struct meeting meeting = { store, mine, ch_now(), until };
     choir_blob verdict = { NULL, 0 };
@@ -456,7 +482,7 @@ choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, 
     if (rc != CHOIR_OK)
         rc = settle_failure(&meeting);
     else
-        rc = await_verdict(&meeting, "done", &verdict);
+        rc = await_done(&meeting, watch, &verdict);
     choir_blob_free(&verdict);
     return rc;
 }

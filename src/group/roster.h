@@ -43,12 +43,19 @@ choir_status ch_roster_round(choir_store *store, const char *scope, const char *
 choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch_deadline until,
                             struct ch_record *all_out, bool *spent_out);
 
+/* Asked now and then while others are waited for: CHOIR_OK, or why they will not all come, as this thread's
+ * last error. */
+struct ch_roster_watch {
+    choir_status (*fn)(void *arg);
+    void *arg;
+};
+
 /*
  * Tell the others how it went on after joining: `mine_went` is CHOIR_OK, or a failure whose text is this
  * thread's last error. Returns CHOIR_OK when it went well everywhere, otherwise the first failure.
  */
 choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, ch_deadline until,
-                              choir_status mine_went);
+                              choir_status mine_went, const struct ch_roster_watch *watch);
 
 /* After a meeting that went well: remove what nobody needs any more, so that a store which sees many does
  * not grow. */
