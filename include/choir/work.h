@@ -43,7 +43,8 @@ typedef enum choir_optype {
     CHOIR_OP_COALESCED = 17,
     CHOIR_OP_ALLREDUCE_SPARSE = 18,
     CHOIR_OP_REDUCE_SCATTER_COALESCED = 19,
-    CHOIR_OP_UNKNOWN = 100
+    CHOIR_OP_UNKNOWN = 100,
+    CHOIR_OP_SPLIT = 101 /* ours: the ranks of a group agree on others (choir_group_split) */
 } choir_optype;
 
 /* "allreduce", "recv_any"; NULL if it is not one of the list. */

@@ -173,7 +173,7 @@ const char *ch_call_text_last(const struct ch_channel *channel, uint32_t who, ch
 static void say_call(const struct ch_call_desc *d, char *buf, size_t size, size_t *used_io)
 {
     say(buf, size, used_io, "%s", name_or(ch_optype_name((choir_optype)d->type)));
-    if (d->coll != CH_BARRIER)
+    if (d->coll != CH_BARRIER && d->type != CHOIR_OP_SPLIT) /* whose elements nobody gave */
         say(buf, size, used_io, " of %s%" PRIu64 " %s", d->uneven ? "up to " : "", d->longest,
             name_or(choir_type_name((choir_type)d->dtype)));
     if (d->uneven) /* the lengths themselves do not fit, but that they differ must be seen */

@@ -24,6 +24,7 @@ static const char *const names[] = {
     [CHOIR_OP_COALESCED] = "coalesced",
     [CHOIR_OP_ALLREDUCE_SPARSE] = "allreduce_sparse",
     [CHOIR_OP_REDUCE_SCATTER_COALESCED] = "reduce_scatter_coalesced",
+    [CHOIR_OP_SPLIT] = "split",
 };
 
 const char *ch_optype_name(choir_optype type)

@@ -169,15 +169,13 @@ static choir_status gather_says(struct split *s)
 {
     choir_group *parent = s->parent;
     struct ch_call here, *call;
-    choir_status rc = ch_call_open(parent, "choir_group_split", CHOIR_OP_ALLGATHER_INTO, NULL,
-                                   false, &here, &call);
+    choir_status rc = ch_call_open(parent, "choir_group_split", CHOIR_OP_SPLIT, NULL, false, &here,
+                                   &call);
 
     if (rc != CHOIR_OK)
         return rc;
     call->op.coll = CH_ALLGATHER;
     ch_op_length(call, CHOIR_U8, sizeof(s->mine));
-    /* Not to be taken for an all-gather of the user's. */
-    call->op.counts = ch_hash_add(call->op.counts, UINT64_C(0x74696c7073));
     ch_blocks_even(&call->op.in, (uint32_t)parent->rank, 1, 1, &s->mine, sizeof(s->mine));
     ch_blocks_even(&call->op.out, 0, 1, (uint32_t)parent->nranks, s->all, sizeof(s->mine));
     return ch_call_run(call);

@@ -120,6 +120,28 @@ static choir_status disagree(choir_group *world, void *arg)
     return CHOIR_OK;
 }
 
+/* Who does something else is told what the others do in the words of their call. */
+static choir_status only_one(choir_group *world, void *arg)
+{
+    choir_group *child = NULL;
+
+    (void)arg;
+    if (choir_group_rank(world) == 0)
+        CHOIR_CHECK_STATUS(choir_group_split(world, (int[]){ 0, 1 }, 2, NULL, &child),
+                           CHOIR_ERR_MISMATCH);
+    else
+        CHOIR_CHECK_STATUS(choir_barrier(world, NULL, NULL), CHOIR_ERR_MISMATCH);
+    CHOIR_CHECK_HAS(choir_last_error(), "rank 0: split; rank 1: barrier");
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(a_split_is_called_a_split)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, only_one, NULL));
+    CHOIR_CHECK_STR(choir_optype_name(CHOIR_OP_SPLIT), "split");
+    CHOIR_CHECK(choir_optype_name(CHOIR_OP_UNKNOWN) == NULL);
+}
+
 CHOIR_TEST(who_disagrees_is_named)
 {
     CHOIR_CHECK_OK(choir_run_threads(4, disagree, NULL));

@@ -32,6 +32,7 @@ static const struct {
     [CHOIR_OP_COALESCED] = { "coalesced", NULL, false, false },
     [CHOIR_OP_ALLREDUCE_SPARSE] = { "sparse_all_reduce", "all_reduce", false, true },
     [CHOIR_OP_REDUCE_SCATTER_COALESCED] = { "reduce_scatter_tensor_coalesced", NULL, false, false },
+    [CHOIR_OP_SPLIT] = { "split", NULL, false, false },
 };
 
 static bool is_listed(choir_optype op)
