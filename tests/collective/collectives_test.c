@@ -1,7 +1,10 @@
 /*
  * collectives_test.c - random cases of collectives with ranks as threads, so that ThreadSanitizer and
- * valgrind see both sides of every protocol. The same cases with processes: random_collective_test.py.
+ * valgrind see both sides of every protocol. The same cases with processes: random_collective_test.py. CHOIR_TEST_SEED
+ * begins elsewhere.
  */
+#include <stdlib.h>
+
 #include "choir_test.h"
 #include "perform.h"
 
@@ -22,7 +25,10 @@ static choir_status be_rank(choir_group *group, void *arg)
 static void cases_of(int nranks)
 {
     int ncases = (choir_test_long() ? 800 : 120) / (int)choir_test_slowness();
-    struct row row = { (uint64_t)(RANKS_MAX * 1000000 + nranks - 1), ncases > 5 ? ncases : 5 };
+    const char *seed = getenv("CHOIR_TEST_SEED"); /* begin elsewhere */
+    struct row row = { RANKS_MAX * (1000000 + (seed != NULL ? strtoull(seed, NULL, 0) : 0)) +
+                           (uint64_t)nranks - 1,
+                       ncases > 5 ? ncases : 5 };
 
     CHOIR_CHECK_OK(choir_run_threads(nranks, be_rank, &row));
 }

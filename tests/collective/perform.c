@@ -354,10 +354,12 @@ bool perform_row(choir_group *world, uint64_t seed, int ncases)
         alarm(CASE_SECONDS);
         good = perform(s, &groups);
         if (!good)
-            fprintf(stderr,
-                    "%srepeat: --seed %llu, or with those before it: --seed %llu --cases %d\n",
-                    scenario_text(s, text, sizeof(text)), (unsigned long long)s->seed,
-                    (unsigned long long)seed, i + 1);
+            fprintf(
+                stderr,
+                "%srepeat: build/bin/tests/random_collective --seed %llu, or with those before it: --seed %llu "
+                "--cases %d; as processes: choir run -n %d build/bin/tests/random_collective --join ...\n",
+                scenario_text(s, text, sizeof(text)), (unsigned long long)s->seed,
+                (unsigned long long)seed, i + 1, s->nranks);
     }
     alarm(0);
     if (good)
