@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ["base", "sched", "algo", "io", "kernel", "transport", "engine"]
-FLAGS = ["-std=c11", "-O1", "-g", "-fsanitize=thread", "-pthread", "-D_GNU_SOURCE", "-DCH_DEBUG=1", "-DCH_HAVE_AVX2=0",
+FLAGS = ["-std=c11", "-O0", "-fsanitize=thread", "-pthread", "-D_GNU_SOURCE", "-DCH_DEBUG=1", "-DCH_HAVE_AVX2=0",
          "-DCH_HAVE_AVX512=0", "-DCH_HAVE_NEON=0", "-DCH_BREAK_POST_RELEASE", "-ffp-contract=off", f"-I{ROOT}/src",
          f"-I{ROOT}/include", f"-I{ROOT}/tests/harness"]
 OTHER_CPUS = {"reduce_avx2.c", "reduce_avx512.c", "reduce_neon.c"}
