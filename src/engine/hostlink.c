@@ -21,6 +21,7 @@ enum {
      * default, whoever is the receiver: the hub waits for an acknowledgement after this many. */
     RANKS_UNDER_WAY = 64,
     INTRODUCTION_MS = 2000, /* a member that connected has this long to say who it is */
+    LOOK_MS = 50,           /* how long to wait for members before looking whether they are there */
 };
 _Static_assert((int)FDS *RANKS_A_MESSAGE <= CH_FDPASS_FDS_MAX, "one message holds them");
 
@@ -242,6 +243,40 @@ static choir_status name_missing(const struct ch_hostlink *link,
                         missing, link->count, list);
 }
 
+/* Who has not come for a while may never come. */
+static choir_status look_for_the_gone(const struct ch_hostlink *link,
+                                      const struct ch_hostlink_member *members)
+{
+    for (size_t i = 0; i < link->count; i++) {
+        if (link->neighbours[i].rank < 0 && ch_fdpass_is_gone(members[i].socket))
+            return ch_fail_rank(
+                CHOIR_ERR_DEAD, members[i].rank, "choir_init",
+                "rank %d has joined, but was gone before it brought its descriptors",
+                members[i].rank);
+    }
+    return CHOIR_OK;
+}
+
+/* The next who comes. CHOIR_ERR_TIMEOUT: nobody did, and it is too late. */
+static choir_status await_visitor(struct ch_hostlink *link,
+                                  const struct ch_hostlink_member *members,
+                                  const struct ch_patience *patience, int *sock_out)
+{
+    struct ch_patience slice = *patience;
+    choir_status rc;
+
+    do {
+        slice.until = ch_deadline_ms(LOOK_MS);
+        if (slice.until > patience->until)
+            slice.until = patience->until;
+        rc = ch_fdpass_accept(&link->listener, &slice, sock_out);
+        if (rc != CHOIR_ERR_TIMEOUT || ch_deadline_passed(patience->until))
+            return rc;
+        rc = look_for_the_gone(link, members);
+    } while (rc == CHOIR_OK);
+    return rc;
+}
+
 /* Everybody's descriptors; socks[i] is the connection of members[i]. */
 static choir_status collect(struct ch_hostlink *link, const struct ch_hostlink_member *members,
                             int *socks, const struct ch_patience *patience)
@@ -251,7 +286,7 @@ static choir_status collect(struct ch_hostlink *link, const struct ch_hostlink_m
     while (arrived < link->count) {
         ptrdiff_t who = -1;
         int sock;
-        choir_status rc = ch_fdpass_accept(&link->listener, patience, &sock);
+        choir_status rc = await_visitor(link, members, patience, &sock);
 
         if (rc == CHOIR_ERR_PERMISSION)
             continue; /* another user's, turned away */

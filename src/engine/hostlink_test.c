@@ -67,6 +67,33 @@ static void finish(struct rank *rank)
     pthread_join(rank->thread, NULL);
 }
 
+/* Rank 2 has announced itself and is no more: the hub need not wait for its deadline. */
+CHOIR_TEST(who_is_gone_before_the_exchange_is_named)
+{
+    struct host host;
+    struct rank ranks[2];
+    char socket[CH_FDPASS_NAME_MAX];
+    uint8_t id[CH_RANK_ID_NBYTES];
+    uint64_t began = ch_now();
+
+    open_all(&host);
+    memcpy(id, host.links[2].id, sizeof(id));
+    memcpy(socket, host.links[2].listener.name, sizeof(socket));
+    host.members[2] = (struct ch_hostlink_member){ 2, id, socket };
+    ch_hostlink_close(&host.links[2]);
+    for (int r = 0; r < 2; r++)
+        start(&ranks[r], &host, r);
+    for (int r = 0; r < 2; r++)
+        finish(&ranks[r]);
+    CHOIR_CHECK_EQ((int)ranks[0].status, (int)CHOIR_ERR_DEAD);
+    CHOIR_CHECK_EQ(ranks[0].error.culprit, 2);
+    CHOIR_CHECK_HAS(ranks[0].error.text, "rank 2 has joined, but was gone");
+    CHOIR_CHECK_EQ((int)ranks[1].status, (int)CHOIR_ERR_NETWORK); /* the hub has hung up */
+    CHOIR_CHECK_LT((ch_now() - began) / CH_MS, (uint64_t)5000 * choir_test_slowness());
+    ch_hostlink_close(&host.links[0]);
+    ch_hostlink_close(&host.links[1]);
+}
+
 /* A visitor at the hub's socket that says it is `rank` with `id`, and brings what it likes. */
 static void visit(const char *name, uint32_t rank, const uint8_t *id, int nfds)
 {

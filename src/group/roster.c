@@ -140,7 +140,8 @@ static choir_status hear(const struct meeting *meeting, const char *key, choir_b
 
 /*
  * What broke our exchange may be another's failure: who loses a connection, or waits in vain, knows less
- * than the rank at the other end. So that one gets a moment to speak first, and what it says is our error.
+ * than the rank at the other end. So that one gets a moment to speak first, and what it says is our error. Who
+ * found a rank gone knows more than those who lost their connection by that, and waits for less long.
  */
 static choir_status settle_failure(const struct meeting *meeting)
 {
@@ -149,8 +150,11 @@ static choir_status settle_failure(const struct meeting *meeting)
     choir_status rc;
 
     ch_error_save(&why);
-    if (why.culprit < 0 && (why.code == CHOIR_ERR_NETWORK || why.code == CHOIR_ERR_TIMEOUT))
-        (void)choir_store_get(meeting->store, choir_str("done"), FIRST_CAUSE_MS, &verdict);
+    if (why.code == CHOIR_ERR_DEAD ||
+        (why.culprit < 0 && (why.code == CHOIR_ERR_NETWORK || why.code == CHOIR_ERR_TIMEOUT)))
+        (void)choir_store_get(meeting->store, choir_str("done"),
+                              why.code == CHOIR_ERR_DEAD ? FIRST_CAUSE_MS / 4 : FIRST_CAUSE_MS,
+                              &verdict);
     if (verdict.nbytes > 0 && verdict.data[0] == 'n') {
         rc = failure_of(&verdict);
         choir_blob_free(&verdict);

@@ -198,6 +198,24 @@ choir_status ch_fdpass_connect(const char *name, const struct ch_patience *patie
     return vet(sock, fd_out);
 }
 
+bool ch_fdpass_is_gone(const char *name)
+{
+    struct sockaddr_un un;
+    socklen_t len;
+    bool gone;
+    int sock;
+
+    if (!is_name(name))
+        return false;
+    len = abstract_address(name, &un);
+    sock = ch_sys_socket(AF_UNIX, SOCK_SEQPACKET, 0); /* which does not block */
+    if (sock < 0)
+        return false;
+    gone = ch_sys_connect(sock, (struct sockaddr *)&un, len) != 0 && errno == ECONNREFUSED;
+    ch_sys_close(sock);
+    return gone;
+}
+
 choir_status ch_fdpass_pair(int fds_out[2])
 {
     if (ch_sys_socketpair(AF_UNIX, SOCK_SEQPACKET, fds_out) != 0)

@@ -21,6 +21,7 @@
 #ifndef CH_FDPASS_H
 #define CH_FDPASS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -57,6 +58,10 @@ struct ch_fdpass_listener {
 
 choir_status ch_fdpass_listen(struct ch_fdpass_listener *listener_out);
 void ch_fdpass_unlisten(struct ch_fdpass_listener *listener);
+
+/* Whether nobody listens there any more: whoever announced the name has ended, or does not wait. False if it
+ * cannot be known. Does not block. */
+bool ch_fdpass_is_gone(const char *name);
 
 /* The next peer of our own user. Another user's is turned away: CHOIR_ERR_PERMISSION, and the caller
  * may ask for the next. *fd_out ends with ch_sys_close(), as all descriptors here. */
