@@ -73,6 +73,20 @@ static choir_status begin_transfer(struct ch_channel *channel, const struct ch_o
     return CHOIR_OK;
 }
 
+/* The other side's elements are of another type: p2p knows the words that differ, we what they mean. */
+static choir_status wrong_type(const struct ch_channel *channel, const struct ch_op *op,
+                               const struct ch_transfer *transfer)
+{
+    bool sends = op->type == CHOIR_OP_SEND;
+    int peer = sends ? op->peer : ch_channel_member(channel, transfer->source);
+    const char *name = choir_type_name((choir_type)(transfer->other_check - 1));
+
+    return ch_fail_rank(CHOIR_ERR_INVALID, peer, sends ? "send" : "recv",
+                        "group %s: %s rank %d, tag %d: invalid tensor type (here %s, there %s)",
+                        channel->name, sends ? "send to" : "receive from", peer, op->tag,
+                        choir_type_name(op->dtype), name != NULL ? name : "unknown");
+}
+
 /* A failure with a member that is no more is the group's, whose record says more. */
 static choir_status end_of_transfer(struct ch_channel *channel, struct ch_op *op,
                                     const struct transfer_run *run)
@@ -85,6 +99,8 @@ static choir_status end_of_transfer(struct ch_channel *channel, struct ch_op *op
         return CHOIR_OK;
     }
     rc = ch_poisoned(channel);
+    if (rc == CHOIR_OK && run->transfer.other_check != 0)
+        rc = wrong_type(channel, op, &run->transfer);
     return rc != CHOIR_OK ? rc : ch_channel_transfer_error(channel, &run->transfer.error);
 }
 

@@ -222,6 +222,35 @@ CHOIR_TEST(a_failing_message_fails_its_batch_alone)
     CHOIR_CHECK_OK(choir_run_threads(2, failing_part, NULL));
 }
 
+/* Sender and receiver mean different types: both are told which, the sender of what was not kept for it. */
+static choir_status other_type(choir_group *group, void *arg)
+{
+    enum { MANY = 100000 };
+    static _Thread_local float data[MANY];
+    choir_status rc;
+
+    (void)arg;
+    for (size_t count = 1; count <= MANY; count += MANY - 1) {
+        if (choir_group_rank(group) == 0) {
+            rc = choir_send(group, CHOIR_BUF(data, count, CHOIR_F32), 1, 0, NULL, NULL);
+            if (count == 1)
+                continue;
+            CHOIR_CHECK_STATUS(rc, CHOIR_ERR_INVALID);
+            CHOIR_CHECK_HAS(choir_last_error(), "here f32, there i32");
+        } else {
+            rc = choir_recv(group, CHOIR_BUF(data, count, CHOIR_I32), 0, 0, NULL, NULL);
+            CHOIR_CHECK_STATUS(rc, CHOIR_ERR_INVALID);
+            CHOIR_CHECK_HAS(choir_last_error(), "here i32, there f32");
+        }
+    }
+    return choir_barrier(group, NULL, NULL);
+}
+
+CHOIR_TEST(a_message_of_another_type_is_told_with_both)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, other_type, NULL));
+}
+
 /* All parts are given up: one under way, one queued, messages that nobody answers. */
 static choir_status give_up_batch(choir_group *world, void *arg)
 {

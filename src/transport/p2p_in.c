@@ -165,6 +165,8 @@ static bool refuse_in(struct ch_p2p *p2p, struct peer *peer, const struct ch_fra
     if (t->state != TRANSFER_OFFERED && t->state != TRANSFER_STREAMING)
         return broken(p2p, peer, "refuses what was not offered", f->id);
     describe_refusal(&e, peer, f, t->nbytes, t->check);
+    if (f->reason == CH_REFUSED_CHECK)
+        t->other_check = f->check;
     ch_p2p_leave_send(p2p, peer, t, true);
     ch_p2p_finish_locked(p2p, t, &e);
     return true;

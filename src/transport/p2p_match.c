@@ -71,6 +71,8 @@ static void fail_receive(struct ch_p2p *p2p, struct ch_transfer *t, enum ch_fram
 {
     choir_error e;
 
+    if (reason == CH_REFUSED_CHECK)
+        t->other_check = check;
     if (reason == CH_REFUSED_LENGTH)
         ch_p2p_describe(&e, CHOIR_ERR_INVALID, t->source, "recv",
                         "receive from rank %d, tag %llu: %zu bytes are expected here, the message "
