@@ -162,7 +162,10 @@ CHOIR_TEST_TIMED(sums_have_the_same_bits_everywhere, 120)
     for (size_t a = 0; ch_algos[a] != NULL; a++) {
         if (ch_algos[a]->coll != CH_ALLREDUCE || ch_algos[a]->in_line)
             continue; /* inline is for a few elements; it has one REDUCE, like one-shot */
+        /* The sanitizers have seen it all with three ranks. */
         for (size_t i = 0; i < CH_ARRAY_LEN(sizes); i++) {
+            if (choir_test_slowness() > 1 && sizes[i] != 3)
+                continue;
             for (size_t t = 0; t < CH_ARRAY_LEN(types); t++)
                 try_sums(ch_algos[a], sizes[i], types[t]);
         }

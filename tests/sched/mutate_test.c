@@ -16,7 +16,7 @@
 #include "sched/check.h"
 #include "sched/valid.h"
 
-enum { ROUNDS = 3, REPLAYS = 40, SAMPLE = 11, PLAY_REFUSED = 17 };
+enum { ROUNDS = 3, REPLAYS = 40, SAMPLE = 41, PLAY_REFUSED = 17 };
 
 struct tally {
     uint64_t tried;
