@@ -140,7 +140,9 @@ static choir_status call_wait(const struct ch_pmix *pmix, struct call *call, int
     return rc;
 }
 
-static choir_status meet(const struct ch_pmix *pmix, const struct ch_patience *patience)
+/* One fence. *partial_out: it came to an end without some of the ranks. */
+static choir_status meet_once(const struct ch_pmix *pmix, const struct ch_patience *patience,
+                              bool *partial_out)
 {
     struct call *call;
     choir_status rc = call_create(&call);
@@ -148,11 +150,50 @@ static choir_status meet(const struct ch_pmix *pmix, const struct ch_patience *p
 
     if (rc != CHOIR_OK)
         return rc;
-    ch_ref_get(&call->ref);
+    ch_ref_get(&call->ref); /* libpmix's */
+    ch_ref_get(&call->ref); /* call_wait()'s, if it fails */
     started = pmix->calls.PMIx_Fence_nb(NULL, 0, NULL, 0, call_back, call);
     rc = call_wait(pmix, call, started, "all ranks to meet at the launcher's fence", patience);
+    /* Acquire, pairs with the release in call_back(). */
+    *partial_out = atomic_load_explicit(&call->done, memory_order_acquire) &&
+                   call->status == CH_PMIX_PARTIAL_SUCCESS;
+    call_unref(call);
     if (rc == CHOIR_OK)
         call_unref(call);
+    return rc;
+}
+
+/* A while in which nothing is to come. */
+static void pause_for(int64_t ms, const struct ch_patience *patience)
+{
+    struct ch_patience brief = *patience;
+    ch_deadline end = ch_deadline_ms(ms);
+
+    if (end < brief.until)
+        brief.until = end;
+    (void)ch_patience_wait(&brief, -1, 0, "another fence");
+}
+
+/* Who comes here behind MPI's end, which finalised PMIx too, may find others still in theirs: the launcher takes
+ * them for gone, and ends the fence without them. They come yet: so for a while it is tried again. */
+static choir_status meet(const struct ch_pmix *pmix, const struct ch_patience *patience)
+{
+    enum { TRY_FOR_MS = 1000, PAUSE_MS = 10 };
+    ch_deadline end = ch_deadline_ms(TRY_FOR_MS);
+    bool partial = false;
+    choir_status rc;
+
+    do {
+        choir_error last;
+
+        if (partial) {
+            ch_error_save(&last);
+            pause_for(PAUSE_MS, patience);
+            ch_error_load(&last);
+        }
+        rc = meet_once(pmix, patience, &partial);
+    } while (rc != CHOIR_OK && partial && !ch_deadline_passed(end) &&
+             !ch_deadline_passed(patience->until));
     return rc;
 }
 

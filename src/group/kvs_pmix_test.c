@@ -10,13 +10,14 @@ static struct fake {
     int ninit;         /* PMIx_Init less PMIx_Finalize */
     int fence_returns; /* of PMIx_Fence_nb */
     int fence_status;  /* what it calls back with */
+    int npartial;      /* so many fences end without all ranks, before the others */
     int init_returns, put_returns, commit_returns, get_returns, get_status;
     bool fence_is_late;                /* held back until fake_release() */
     struct ch_pmix_value size, *value; /* what gets give; `value` if not what was put */
     char put[CH_KVS_VALUE_TEXT_MAX];
     ch_pmix_op_fn late_fn;
     void *late_arg;
-    pthread_t threads[64];
+    pthread_t threads[256];
     int nthreads;
 } fake;
 
@@ -96,7 +97,10 @@ static int fake_fence(const struct ch_pmix_proc *procs, size_t nprocs, const voi
         fake.late_arg = arg;
         return 0;
     }
-    from_a_thread((struct later){ .status = fake.fence_status, .op = done, .arg = arg });
+    from_a_thread(
+        (struct later){ .status = fake.npartial-- > 0 ? CH_PMIX_PARTIAL_SUCCESS : fake.fence_status,
+                        .op = done,
+                        .arg = arg });
     return 0;
 }
 
@@ -223,6 +227,17 @@ CHOIR_TEST(a_fence_may_be_done_at_once)
 
     fake_start();
     fake.fence_returns = CH_PMIX_OPERATION_SUCCEEDED;
+    CHOIR_CHECK_OK(use_with_time(text));
+    CHOIR_CHECK_STR(text, "6162");
+    fake_stop();
+}
+
+CHOIR_TEST(who_is_still_ending_mpi_is_waited_for)
+{
+    char text[CH_KVS_VALUE_TEXT_MAX];
+
+    fake_start();
+    fake.npartial = 3;
     CHOIR_CHECK_OK(use_with_time(text));
     CHOIR_CHECK_STR(text, "6162");
     fake_stop();

@@ -18,6 +18,7 @@
 
 enum {
     CH_PMIX_SUCCESS = 0,
+    CH_PMIX_PARTIAL_SUCCESS = -52,      /* of a fence: without those that have finalised */
     CH_PMIX_OPERATION_SUCCEEDED = -157, /* done already: there will be no call back */
     CH_PMIX_STRING = 3,                 /* types of a value */
     CH_PMIX_UINT32 = 14,
