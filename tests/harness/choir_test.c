@@ -282,6 +282,11 @@ unsigned choir_test_slowness(void)
     return tool != NULL && atoi(tool) > 0 ? (unsigned)atoi(tool) : 1;
 }
 
+bool choir_test_valgrind(void)
+{
+    return getenv("CHOIR_TEST_VALGRIND") != NULL;
+}
+
 /* --- running ----------------------------------------------------------------------------------- */
 
 static void run_here(const struct choir_test_case *c)

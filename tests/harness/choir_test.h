@@ -152,4 +152,7 @@ bool choir_test_long(void);
  * valgrind. Scales counts, never a promised deadline. */
 unsigned choir_test_slowness(void);
 
+/* Whether it runs under valgrind, which runs one thread at a time: less of the same will do. */
+bool choir_test_valgrind(void);
+
 #endif

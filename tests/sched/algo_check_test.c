@@ -111,7 +111,7 @@ static void check_coll(enum ch_coll coll)
     for (size_t a = 0; ch_algos[a] != NULL; a++) {
         if (ch_algos[a]->coll != coll)
             continue;
-        for (uint32_t n = 1; n <= 33; n++)
+        for (uint32_t n = 1; n <= (choir_test_valgrind() ? 9 : 33); n++)
             check_ranks(ch_algos[a], n);
         /* The sanitizers look at the checker; few ranks show them all of it. */
         for (size_t i = 0; choir_test_slowness() == 1 && i < CH_ARRAY_LEN(large); i++)
