@@ -351,6 +351,27 @@ static void check_sizes(int odd)
     choir_store_close(store);
 }
 
+/* Who was first to say how many there are may be the last to arrive. */
+CHOIR_TEST(different_sizes_are_told_to_a_slow_first)
+{
+    choir_bytes there = choir_str("choir/init/0/0/rank/3");
+    choir_store *store = new_store();
+    struct rank ranks[4];
+
+    CHOIR_CHECK_OK(choir_store_set(store, choir_str("choir/init/0/size"), choir_str("2")));
+    for (int i = 1; i < 4; i++)
+        start(&ranks[i], store, i, 5, ample_ms());
+    CHOIR_CHECK_OK(choir_store_wait(store, &there, 1, ample_ms()));
+    start(&ranks[0], store, 0, 2, ample_ms());
+    for (int i = 0; i < 4; i++) {
+        finish(&ranks[i]);
+        CHOIR_ROW("caller %d: %s", i, ranks[i].error.text);
+        CHOIR_CHECK_EQ((int)ranks[i].status, (int)CHOIR_ERR_INVALID);
+        CHOIR_CHECK_HAS(ranks[i].error.text, "world sizes differ: ");
+    }
+    choir_store_close(store);
+}
+
 CHOIR_TEST(different_sizes_are_told_to_all)
 {
     for (int odd = 0; odd < 4; odd++)

@@ -62,19 +62,19 @@ choir_status ch_roster_round(choir_store *store, const char *scope, const char *
                              choir_store **round_out)
 {
     char prefix[64], key[96];
-    int64_t size, arrived;
+    int64_t size, arrived = 1;
     choir_status rc;
 
     snprintf(prefix, sizeof(prefix), "choir/%.20s/%.20s", scope, attempt);
     snprintf(key, sizeof(key), "%s/arrived", prefix);
     rc = agreed_size(store, prefix, nranks, &size);
-    if (rc == CHOIR_OK)
+    /* Who was told another number goes where it is sure to meet one who was told this, and is not counted: the
+     * round of those who agree would not be the first. */
+    if (rc == CHOIR_OK && size == nranks)
         rc = choir_store_add(store, choir_str(key), 1, &arrived);
     if (rc != CHOIR_OK)
         return rc;
-    /* Who was told another number goes where it is sure to meet one who was told this. */
-    snprintf(key, sizeof(key), "%s/%lld", prefix,
-             (long long)(size == nranks ? (arrived - 1) / size : 0));
+    snprintf(key, sizeof(key), "%s/%lld", prefix, (long long)((arrived - 1) / size));
     return choir_store_prefix(store, choir_str(key), round_out);
 }
 
