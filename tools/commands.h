@@ -7,7 +7,12 @@
 #ifndef CHOIR_COMMANDS_H
 #define CHOIR_COMMANDS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+
+#include <choir/types.h>
 
 enum { EXIT_USAGE = 2 };
 
@@ -22,5 +27,12 @@ int choir_cmd_usage(const char *command, const char *fmt, ...)
 
 /* `text` as a JSON string, quotes included; NULL is null. */
 void choir_cmd_json(FILE *out, const char *text);
+
+/* Values of options (option_values.c): a whole number from `least` on; a size such as "64K"; a type and a
+ * reduction by name. False, and nothing written, if it is none. */
+bool choir_cmd_number(const char *text, int least, int *out);
+bool choir_cmd_size(const char *text, size_t *out);
+bool choir_cmd_type(const char *text, choir_type *out);
+bool choir_cmd_redop(const char *text, choir_redop *out);
 
 #endif

@@ -4,7 +4,6 @@
 #include "commands.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,57 +37,10 @@ static void help(void)
 
 /* --- values of options ----------------------------------------------------------------------------- */
 
-static bool parse_number(const char *text, int least, int *out)
-{
-    char *end;
-    long value;
-
-    errno = 0;
-    value = strtol(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || value < least || value > INT_MAX)
-        return false;
-    *out = (int)value;
-    return true;
-}
-
-/* "64K" */
-static bool parse_size(const char *text, size_t *out)
-{
-    static const char suffixes[] = "KMGT";
-    const char *suffix;
-    unsigned shift = 0;
-    unsigned long long value;
-    char *end;
-
-    if (*text < '0' || *text > '9')
-        return false;
-    errno = 0;
-    value = strtoull(text, &end, 10);
-    if (*end != '\0' && (suffix = strchr(suffixes, *end & ~0x20)) != NULL && *suffix != '\0') {
-        shift = 10 * (unsigned)(suffix - suffixes + 1);
-        end++;
-    }
-    if (errno != 0 || *end != '\0' || value > SIZE_MAX >> shift)
-        return false;
-    *out = (size_t)value << shift;
-    return true;
-}
-
-static bool parse_type(const char *text, choir_type *out)
-{
-    for (int i = 0; i < CHOIR_NTYPES; i++) {
-        if (strcmp(text, choir_type_name((choir_type)i)) == 0) {
-            *out = (choir_type)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool parse_rank(const char *text, struct request *r)
 {
     r->opts.one_rank = true;
-    return parse_number(text, 0, &r->opts.rank);
+    return choir_cmd_number(text, 0, &r->opts.rank);
 }
 
 /* Options with a value. False with *known_out if the value makes no sense. */
@@ -96,17 +48,17 @@ static bool parse_valued(const char *name, const char *value, struct request *r,
 {
     *known_out = true;
     if (strcmp(name, "--ranks") == 0)
-        return value != NULL && parse_number(value, 1, &r->nranks);
+        return value != NULL && choir_cmd_number(value, 1, &r->nranks);
     if (strcmp(name, "--bytes") == 0)
-        return value != NULL && parse_size(value, &r->nbytes);
+        return value != NULL && choir_cmd_size(value, &r->nbytes);
     if (strcmp(name, "--type") == 0)
-        return value != NULL && parse_type(value, &r->opts.type);
+        return value != NULL && choir_cmd_type(value, &r->opts.type);
     if (strcmp(name, "--root") == 0)
-        return value != NULL && parse_number(value, 0, &r->opts.root);
+        return value != NULL && choir_cmd_number(value, 0, &r->opts.root);
     if (strcmp(name, "--rank") == 0)
         return value != NULL && parse_rank(value, r);
     if (strcmp(name, "--processors") == 0)
-        return value != NULL && parse_number(value, 1, &r->opts.processors);
+        return value != NULL && choir_cmd_number(value, 1, &r->opts.processors);
     if (strcmp(name, "--algo") == 0)
         return (r->opts.algo = value) != NULL;
     if (strcmp(name, "--svg") == 0)

@@ -1,0 +1,113 @@
+/*
+ * perf.h - what the files of `choir perf` share.
+ *
+ *   perf.c            the command: starts ranks, or is one; goes through the sizes
+ *   perf_options.c    the command line
+ *   perf_case.c       one size: buffers, the call, the values, the rounds
+ *   perf_machine.c    what else the machine did meanwhile
+ *   perf_output.c     tables, JSON, progress
+ *   perf_page.c       the page of --html
+ *
+ * perf_shape.h, perf_values.h and perf_manner.h say what is measured and how; bench/peers measures others in the
+ * same manner with the same headers.
+ */
+#ifndef CHOIR_PERF_H
+#define CHOIR_PERF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <choir/choir.h>
+
+#include "perf_manner.h"
+#include "perf_shape.h"
+
+/* --- options (perf_options.c) ---------------------------------------------------------------------- */
+
+enum perf_binding { PERF_BIND_AUTO, PERF_BIND_CORE, PERF_BIND_NONE };
+
+struct perf_options {
+    enum perf_op op;
+    int nranks;         /* 0: as many as there are processors, or as the run has */
+    size_t first, last; /* bytes */
+    int factor;
+    int iters; /* 0: by size */
+    choir_type type;
+    choir_redop redop;
+    int root;
+    const char *memory, *algo, *html;
+    const char *terminal; /* where to show progress; NULL: standard error, if that is one */
+    bool fresh, in_place, threads, check, json, help;
+    enum perf_binding bind;
+};
+
+/* 0, or EXIT_USAGE after one line. Strings stay where they are in argv. */
+int choir_perf_parse(int argc, char **argv, struct perf_options *out);
+void choir_perf_help(void);
+
+/* --- the machine (perf_machine.c) ------------------------------------------------------------------- */
+
+/* Ticks of all processors since they started. */
+struct perf_ticks {
+    uint64_t busy, steal, all;
+};
+
+struct perf_machine {
+    char cpu[128];
+    int processors; /* that a rank may count on */
+    double load;    /* of the last minute, when it began */
+    double
+        steal; /* percent of the machine's time that the hypervisor gave to others, since it began */
+    double others; /* processors kept busy by others than the ranks, on average since it began */
+    bool quiet;    /* neither is much */
+    struct perf_ticks began;
+    double own_began;
+};
+
+/* CPU time of this process so far, in seconds. */
+double choir_perf_own_cpu(void);
+
+void choir_perf_machine_begin(struct perf_machine *machine, double own);
+/* `own` is what choir_perf_own_cpu() says, of all ranks of this host together. */
+void choir_perf_machine_look(struct perf_machine *machine, double own);
+
+/* --- one size (perf_case.c) -------------------------------------------------------------------------- */
+
+struct perf_row {
+    size_t nbytes, count; /* as asked for, and what it came to in elements */
+    char algo[32];        /* empty: not known */
+    int rounds;
+    struct perf_times us;
+    double algbw, busbw; /* GB/s, from p50 */
+    uint64_t wrong;
+    struct perf_machine machine;
+};
+
+/* Measure one size; *row_out is the same on all ranks but for the machine. */
+choir_status choir_perf_case(choir_group *group, const struct perf_options *options, size_t nbytes,
+                             struct perf_row *row_out);
+
+/* --- output, of rank 0 (perf_output.c, perf_page.c) --------------------------------------------------- */
+
+struct perf_report {
+    const struct perf_options *options;
+    int nranks;
+    bool bound;
+    FILE *terminal; /* where progress is shown; NULL: nowhere */
+    struct perf_row *rows;
+    size_t nrows;
+};
+
+void choir_perf_put_head(const struct perf_report *report, const struct perf_machine *machine);
+void choir_perf_put_row(const struct perf_report *report, const struct perf_row *row);
+void choir_perf_put_end(const struct perf_report *report);
+void choir_perf_progress(const struct perf_report *report, size_t nbytes); /* 0: wipe it away */
+/* Closes the file. 0, or -1 with errno. */
+int choir_perf_write_page(const struct perf_report *report, FILE *page);
+
+/* "sum" where it counts, else "none". */
+const char *choir_perf_redop(const struct perf_options *options);
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * perf_machine.c - what the machine is, and what else it did while it was measured.
+ *
+ * Whether it was quiet is not guessed from the load, which our own ranks raise: all CPU time that the kernel
+ * counted meanwhile, less what the ranks used, was somebody else's.
+ */
+#include "perf.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* More than this is not quiet: others' share of a processor, percent of stolen time, and what the kernel's ticks blur. */
+static const double others_much = 0.10, steal_much = 1.0, ticks_blur = 5;
+
+static double seconds(struct timeval tv)
+{
+    return (double)tv.tv_sec + (double)tv.tv_usec * 1e-6;
+}
+
+double choir_perf_own_cpu(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/* "cpu  user nice system idle iowait irq softirq steal ..." */
+static struct perf_ticks read_ticks(void)
+{
+    struct perf_ticks ticks = { 0 };
+    unsigned long long of[8] = { 0 };
+    FILE *file = fopen("/proc/stat", "re");
+
+    if (file == NULL)
+        return ticks;
+    if (fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &of[0], &of[1], &of[2], &of[3],
+               &of[4], &of[5], &of[6], &of[7]) == 8) {
+        ticks.busy = of[0] + of[1] + of[2] + of[5] + of[6];
+        ticks.steal = of[7];
+        ticks.all = ticks.busy + ticks.steal + of[3] + of[4];
+    }
+    fclose(file);
+    return ticks;
+}
+
+/* x86 says "model name"; others may say "Model" or nothing. */
+static void read_cpu(char *out, size_t size)
+{
+    char line[512];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+
+    snprintf(out, size, "unknown");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        char *colon = strchr(line, ':');
+
+        if (colon == NULL ||
+            (strncmp(line, "model name", 10) != 0 && strncmp(line, "Model", 5) != 0))
+            continue;
+        colon += strspn(colon, ": \t");
+        snprintf(out, size, "%.*s", (int)strcspn(colon, "\n"), colon);
+        break;
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+void choir_perf_machine_begin(struct perf_machine *machine, double own)
+{
+    *machine = (struct perf_machine){
+        .processors = choir_processors(), .quiet = true, .began = read_ticks(), .own_began = own
+    };
+    read_cpu(machine->cpu, sizeof(machine->cpu));
+    if (getloadavg(&machine->load, 1) != 1)
+        machine->load = 0;
+}
+
+void choir_perf_machine_look(struct perf_machine *machine, double own)
+{
+    struct perf_ticks now = read_ticks();
+    double hz = (double)sysconf(_SC_CLK_TCK), all = (double)(now.all - machine->began.all);
+    double steal = (double)(now.steal - machine->began.steal), others;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (all <= 0)
+        return;
+    others = (double)(now.busy - machine->began.busy) - (own - machine->own_began) * hz;
+    if (others < 0)
+        others = 0;
+    machine->steal = 100 * steal / all;
+    machine->others = others / all * (double)(online > 0 ? online : 1);
+    machine->quiet = (others < ticks_blur || machine->others < others_much) &&
+                     (steal < ticks_blur || machine->steal < steal_much);
+}
