@@ -40,8 +40,10 @@ void choir_run_become(const struct run_job *job, int index, const struct run_wor
     const struct run_child *child = &job->children[index];
     char **env = environ;
 
-    /* A session of its own: no signals from our terminal, and one number for all it starts. */
-    setsid();
+    /* A group of its own: one number for all it starts. Not a session of its own: the kernel shares processors out
+     * between sessions first (sched_autogroup), and then a rank that yields does not let another one run. There are
+     * no signals from our terminal either way, as the keeper's session has none. */
+    setpgid(0, 0);
     if (!set_streams(child))
         fail(report, errno);
     if (job->are_ranks) {

@@ -190,4 +190,12 @@ def test_pinning():
     check(seen == [whole] * len(seen) and "not pinned" in said, seen, said)
 
 
+def test_ranks_share_a_session():
+    """Processors are shared out between sessions first: in one of its own a rank that yields would not let another run."""
+    seen = lines(run("-n", 3, "--no-prefix", "--no-fold", "cut", "-d ", "-f5,6", "/proc/self/stat").stdout)
+    groups, sessions = zip(*(line.split() for line in seen))
+    check(len(set(groups)) == 3 and len(set(sessions)) == 1, seen)
+    check(int(sessions[0]) != os.getsid(0), "the launcher's session", seen)
+
+
 main(globals())
