@@ -18,7 +18,7 @@ struct job {
     const struct perf_options *options;
     FILE *page;
     int processors;
-    int code; /* written by rank 0, and by everybody else to the same */
+    int code; /* written by rank 0 alone */
 };
 
 /* --- which algorithm --------------------------------------------------------------------------------- */
@@ -174,19 +174,14 @@ static int code_of(const struct perf_report *report)
     return report->nrows > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-static void finish(struct job *job, choir_group *group, const struct perf_report *report)
+/* Rank 0's word counts: were another rank to end the run, what rank 0 prints might be lost. */
+static void finish(struct job *job, const struct perf_report *report)
 {
-    int code = code_of(report);
-
-    if (is_rank_0(group)) {
-        choir_perf_put_end(report);
-        if (job->page != NULL && choir_perf_write_page(report, job->page) != 0) {
-            fprintf(stderr, "choir perf: %s: %s\n", job->options->html, strerror(errno));
-            code = EXIT_FAILURE;
-        }
-        job->code = code;
-    } else if (!job->options->threads) {
-        job->code = code;
+    job->code = code_of(report);
+    choir_perf_put_end(report);
+    if (job->page != NULL && choir_perf_write_page(report, job->page) != 0) {
+        fprintf(stderr, "choir perf: %s: %s\n", job->options->html, strerror(errno));
+        job->code = EXIT_FAILURE;
     }
 }
 
@@ -203,8 +198,8 @@ static choir_status be_rank(choir_group *group, void *arg)
     report.rows = calloc(64, sizeof(*report.rows)); /* sizes double at least */
     if (report.rows != NULL)
         rc = measure(job, group, &report);
-    if (rc == CHOIR_OK)
-        finish(job, group, &report);
+    if (rc == CHOIR_OK && is_rank_0(group))
+        finish(job, &report);
     if (report.terminal != NULL)
         fclose(report.terminal);
     free(report.rows);
@@ -317,7 +312,7 @@ static int run_processes(int argc, char **argv, int nranks)
 int choir_cmd_perf(int argc, char **argv)
 {
     struct perf_options options;
-    struct job job = { .options = &options, .code = EXIT_FAILURE };
+    struct job job = { .options = &options, .code = EXIT_SUCCESS };
     int code = choir_perf_parse(argc, argv, &options), nranks;
 
     if (code != 0)
