@@ -3,13 +3,16 @@
 PREFIX ?= /usr/local
 prefix ?= $(PREFIX)
 
-.PHONY: all run test test-all check sanitize ci install clean format help
+.PHONY: all run bench test test-all check sanitize ci install clean format help
 
 all: ## build the library, the command, tests and benchmarks
 	@scripts/build build
 
 run: all ## four ranks train a small network together
 	@build/bin/choir run -n 4 build/bin/examples/data_parallel
+
+bench: all ## Choir beside Open MPI, MPICH, gloo and the limit of memory: build/report.html, in five minutes
+	@bench/compare all --quick
 
 test: ## install what the tests need (as root) and run them all
 	@scripts/setup

@@ -1,5 +1,5 @@
 /*
- * store_bench.c - our side of bench/store/compare: a server, or a client that does as it is told.
+ * store_bench.c - our side of bench/store/compare_stores: a server, or a client that does as it is told.
  *
  * usage: store serve              prints where it listens, ends with its standard input
  *        store client ADDRESS ID  reads lines "CALL COUNT", does that many, answers in ns per call

@@ -1,4 +1,4 @@
-"""torch_side.py - PyTorch's side of bench/store/compare: the same roles as store_bench.c, over TCPStore.
+"""torch_side.py - PyTorch's side of bench/store/compare_stores: the same roles as store_bench.c, over TCPStore.
 
     torch_side.py serve | client HOST:PORT ID
 """

@@ -1,0 +1,257 @@
+"""contenders.py - start the contenders of bench/compare, and have them take turns. The protocol: contender.h."""
+import os
+import pathlib
+import select
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+MISSING = {  # who may be missing, and how to get it
+    "openmpi": "install openmpi-bin and libopenmpi-dev (Debian), then make",
+    "mpich": "install mpich and libmpich-dev (Debian), then make",
+    "gloo": "install libgloo-dev and g++ (Debian), then make",
+}
+NAMES = ["choir", "openmpi", "mpich", "gloo", "limit"]
+START_SECONDS, BLOCK_SECONDS = 60, 120  # patience
+SLOWEST_ROUND_US = 3e6  # a contender that takes longer is left out of that size
+
+
+class Trouble(Exception):
+    pass
+
+
+def peers_folder(build):
+    return pathlib.Path(build).resolve() / "bin/bench/peers"
+
+
+def available(build):
+    return [name for name in NAMES if (peers_folder(build) / name).exists()]
+
+
+def spread(values):
+    values = sorted(values)
+    tenth = len(values) // 10
+    return {name: float(f"{v:.5g}") for name, v in (("p10", values[tenth]), ("p50", statistics.median(values)), ("p90", values[-1 - tenth]))}
+
+
+# --- the machine ---------------------------------------------------------------------------------------
+
+def cpu_model():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("model name", "Model")):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def processors():
+    return len(os.sched_getaffinity(0))
+
+
+def family_ticks():
+    """CPU time of this process and of all that descend from it."""
+    parent, ticks = {}, {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                fields = pathlib.Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            parent[int(entry)], ticks[int(entry)] = int(fields[1]), int(fields[11]) + int(fields[12])
+    total = 0
+    for pid in parent:
+        above = pid
+        while above in parent and above != os.getpid():
+            above = parent[above]
+        if above == os.getpid():
+            total += ticks[pid]
+    return total
+
+
+def machine_ticks():
+    of = [int(n) for n in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    busy = of[0] + of[1] + of[2] + of[5] + of[6]
+    return busy, of[7], busy + of[7] + of[3] + of[4]
+
+
+class Watch:
+    """What else the machine does from now on."""
+
+    def __init__(self):
+        self.load = os.getloadavg()[0]
+        self.own, self.before = family_ticks(), machine_ticks()
+
+    def facts(self):
+        busy, steal, total = (now - then for now, then in zip(machine_ticks(), self.before))
+        others = max(0, busy - (family_ticks() - self.own))
+        online = os.cpu_count() or 1
+        facts = {"cpu": cpu_model(), "processors": processors(), "load": self.load,
+                 "steal_percent": 100 * steal / max(total, 1), "others_busy": others / max(total, 1) * online}
+        facts = {name: round(v, 2) if isinstance(v, float) else v for name, v in facts.items()}
+        # A few ticks are blur.
+        facts["quiet"] = (others < 5 or facts["others_busy"] < 0.1) and (steal < 5 or facts["steal_percent"] < 1)
+        return facts
+
+
+# --- one contender ---------------------------------------------------------------------------------------
+
+def commands(name, build, nranks, folder, how):
+    """What to start: one command, or one for each rank."""
+    program = str(peers_folder(build) / name)
+    crowded = nranks > processors()
+    if name == "choir":
+        return [[str(pathlib.Path(build).resolve() / "bin/choir"), "run", "-n", str(nranks), "--no-prefix", "--bind", "none", "--",
+                 program, folder, how]]
+    if name == "openmpi":
+        return [["mpirun.openmpi", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--bind-to", "none",
+                 *(["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"] if crowded else []), "-n", str(nranks),
+                 program, folder, how, name]]
+    if name == "mpich":
+        return [["mpirun.mpich", "-n", str(nranks), program, folder, how, name]]
+    if name == "gloo":
+        os.mkdir(f"{folder}/store")
+        return [[program, folder, how, str(rank), str(nranks), "127.0.0.1"] for rank in range(nranks)]
+    return [[program, folder, how, str(nranks)]]
+
+
+def clean_environment():
+    launchers = ("CHOIR_", "OMPI_", "PMI", "PMIX_", "SLURM_", "RANK", "WORLD_SIZE", "MASTER_", "LOCAL_")
+    return {k: v for k, v in os.environ.items() if not k.startswith(launchers)}
+
+
+class Contender:
+    def __init__(self, name, build, nranks, how):
+        self.name, self.processes, self.pipes, self.rounds = name, [], [], {}
+        self.folder = tempfile.mkdtemp(prefix=f"compare-{name}-")
+        for pipe in [f"go.{rank}" for rank in range(nranks)] + ["told"]:
+            os.mkfifo(f"{self.folder}/{pipe}")
+            # Open for both, so that neither side has to wait for the other to open it.
+            self.pipes.append(os.open(f"{self.folder}/{pipe}", os.O_RDWR | os.O_CLOEXEC))
+        self.told, self.answer = self.pipes.pop(), b""
+        with open(f"{self.folder}/log", "wb") as log:
+            for command in commands(name, build, nranks, self.folder, how):
+                self.processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean_environment()))
+
+    def hear(self, seconds):
+        until = time.monotonic() + seconds
+        while b"\n" not in self.answer:
+            if select.select([self.told], [], [], 0.5)[0]:
+                self.answer += os.read(self.told, 4096)
+                continue
+            ended = [p.returncode for p in self.processes if p.poll() is not None]
+            if ended or time.monotonic() > until:
+                log = pathlib.Path(f"{self.folder}/log").read_text(errors="replace").strip()[-2000:]
+                raise Trouble(f"{self.name}: {f'ended with code {ended[0]}' if ended else f'no answer in {seconds} s'}\n{log}")
+        line, self.answer = self.answer.split(b"\n", 1)
+        return line.decode().split()
+
+    def block(self, op, nbytes, fresh, rounds, warm):
+        """p50 in us, what the block took, and how many elements are wrong."""
+        for pipe in self.pipes:
+            os.write(pipe, f"{op} {nbytes} {int(fresh)} {rounds} {warm}\n".encode())
+        _, _, p50, _, _, wall, wrong = self.hear(BLOCK_SECONDS)
+        return float(p50), float(wall), int(wrong)
+
+    def prepare(self, op, nbytes, fresh, ms):
+        """Turn to an operation and size; how many rounds a block is to have, or None if one takes too long."""
+        _, _, wrong = self.block(op, nbytes, fresh, 1, 0)
+        _, wall, _ = self.block(op, nbytes, fresh, 3, 0)
+        if wall / 3 < 1000:  # so short that the first ones tell little
+            _, wall, _ = self.block(op, nbytes, fresh, 15, 0)
+            wall /= 5
+        if wall / 3 > SLOWEST_ROUND_US:
+            return None, wrong
+        return max(3, min(2001, int(ms * 1000 / (wall / 3)) | 1)), wrong
+
+    def close(self):
+        for pipe in [*self.pipes, self.told]:
+            os.close(pipe)  # the end of a rank's orders is its end
+        for process in self.processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+# --- all of them -------------------------------------------------------------------------------------------
+
+class Comparison:
+    def __init__(self, build, nranks, names, bind):
+        self.nranks, self.contenders = nranks, []
+        known = available(build)
+        wanted = ["choir"] + [n for n in (names.split(",") if names else known) if n != "choir"]
+        lacking = [name for name in wanted if name not in known]
+        if lacking:
+            sys.exit(f"compare: {', '.join(lacking)}: no such contender in {peers_folder(build)}; there are {', '.join(known) or 'none: run make first'}")
+        fits = nranks <= processors()
+        how = "bound" if bind == "core" or (bind == "auto" and fits) else "free"
+        try:
+            for name in wanted:
+                self.contenders.append(Contender(name, build, nranks, how))
+            for contender in list(self.contenders):
+                try:
+                    contender.hear(START_SECONDS)
+                except Trouble as trouble:
+                    self.leave_out(contender, trouble)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        for contender in self.contenders:
+            contender.close()
+        self.contenders = []
+
+    def names(self):
+        return [c.name for c in self.contenders]
+
+    def leave_out(self, contender, why):
+        if contender.name == "choir":
+            raise Trouble(why)
+        print(f"compare: going on without {why}", file=sys.stderr)
+        self.contenders.remove(contender)
+        contender.close()
+
+    def measure(self, op, nbytes, fresh, blocks, ms):
+        watch, times, wrong, rounds = Watch(), {}, {}, {}
+        for contender in list(self.contenders):
+            try:
+                rounds[contender.name], wrong[contender.name] = contender.prepare(op, nbytes, fresh, ms)
+            except Trouble as trouble:
+                self.leave_out(contender, trouble)
+        for b in range(blocks):
+            there = [c for c in self.contenders if rounds.get(c.name)]
+            for i in range(len(there)):
+                contender = there[(b + i) % len(there)]
+                count = rounds[contender.name]
+                try:
+                    us, _, wrong[contender.name] = contender.block(op, nbytes, fresh, count, 1 + count // 10)
+                except Trouble as trouble:
+                    self.leave_out(contender, trouble)
+                    continue
+                times.setdefault(contender.name, []).append(us)
+        return self.row(op, nbytes, fresh, blocks, times, wrong, watch.facts())
+
+    def row(self, op, nbytes, fresh, blocks, times, wrong, facts):
+        whole = {name: us for name, us in times.items() if len(us) == blocks}
+        ours = whole.get("choir")
+        ratio = {name: spread([a / b for a, b in zip(ours, us)]) for name, us in whole.items() if name != "choir"} if ours else {}
+        rivals = {name: statistics.median(whole[name]) for name in ratio if name != "limit"}
+        best = min(rivals, key=rivals.get) if rivals else None
+        return {"op": op, "bytes": nbytes, "ranks": self.nranks, "fresh": fresh, "blocks": blocks,
+                "us": {name: spread(us) for name, us in whole.items()}, "ratio": ratio,
+                "best": {"name": best, "ratio": ratio[best]} if best else None, "wrong": wrong, "machine": facts}
