@@ -12,6 +12,7 @@
 #include <choir/log.h>
 #include <choir/opts.h>
 #include <choir/reduce.h>
+#include <choir/simulate.h>
 #include <choir/status.h>
 #include <choir/store.h>
 #include <choir/trace.h>

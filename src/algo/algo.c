@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "sched/builder.h"
 
 #define CH_ALGO(name) extern const struct ch_algo ch_algo_##name;
 #include "algo/algo.def"
@@ -30,7 +31,9 @@ const struct ch_algo *ch_algo_find(enum ch_coll coll, const char *name)
 
 bool ch_algo_fits(const struct ch_algo *algo, uint32_t nranks)
 {
-    return nranks >= 1 && nranks <= CH_ALGO_RANKS_MAX && (algo->fits == NULL || algo->fits(nranks));
+    uint32_t most = algo->uses_memory ? CH_ALGO_SHARING_MAX : CH_ALGO_RANKS_MAX;
+
+    return nranks >= 1 && nranks <= most && (algo->fits == NULL || algo->fits(nranks));
 }
 
 /* One rank: its input is the output. A reduction of one contribution may still divide or scale. */
@@ -93,4 +96,22 @@ choir_status ch_algo_build(const struct ch_algo *algo, const struct ch_shape *sh
     else
         needs = algo->emit(shape, b);
     return ch_builder_end(b, needs.flags, needs.stage_slots, needs.line_slots, sched_out);
+}
+
+choir_status ch_algo_tally(const struct ch_algo *algo, const struct ch_shape *shape,
+                           uint32_t widening, struct ch_tally *tally_out)
+{
+    struct ch_builder *b;
+    choir_status rc = check_shape(algo, shape);
+
+    if (rc == CHOIR_OK)
+        rc = ch_builder_begin_tally(shape->coll, algo->name, shape->rank, shape->nranks,
+                                    shape->root, widening, &b);
+    if (rc != CHOIR_OK)
+        return rc;
+    if (shape->nranks == 1)
+        emit_alone(shape, b);
+    else
+        algo->emit(shape, b);
+    return ch_builder_end_tally(b, tally_out);
 }

@@ -24,8 +24,13 @@ struct ch_shape {
     bool in_place; /* IN and OUT are one buffer (of this rank; ranks may differ) */
 };
 
-/* Slots are counted in 16 bits, and the blocks of an all-to-all are N * N. */
-enum { CH_ALGO_RANKS_MAX = 32767 };
+/* The blocks of an all-to-all are N * N, and slots are counted in 16 bits, of which ranks that share memory take one or two
+ * for each other. */
+enum { CH_ALGO_RANKS_MAX = 65536, CH_ALGO_SHARING_MAX = 32767 };
+
+/* Whether all ranks do the same, each as seen from itself: the same steps with as many bytes in the same order, and only
+ * the peers differ. The simulator then plays one rank for all. */
+enum ch_alike { CH_DIFFERENT, CH_ALIKE_POW2 /* if their number is a power of two */, CH_ALIKE };
 
 /* What an algorithm needs beside its steps; the same on all ranks (sched.h, struct ch_sched). */
 struct ch_needs {
@@ -43,6 +48,7 @@ struct ch_algo {
         any_order; /* not the sum from the first rank to the last: other order, or other brackets */
     bool partial;  /* partial results (COMBINE), not all contributions at once */
     bool even_only; /* blocks must have equal lengths */
+    enum ch_alike alike;
 
     /* Whether it can do this number of ranks at all; NULL: any. */
     bool (*fits)(uint32_t nranks);
@@ -62,5 +68,10 @@ bool ch_algo_fits(const struct ch_algo *algo, uint32_t nranks);
  * alone has nothing to agree on: then all algorithms of an operation give the same schedule. */
 choir_status ch_algo_build(const struct ch_algo *algo, const struct ch_shape *shape,
                            struct ch_sched **sched_out);
+
+/* The same as a tally (sched/builder.h), of two ranks or more; steps in place are not asked for. */
+struct ch_tally;
+choir_status ch_algo_tally(const struct ch_algo *algo, const struct ch_shape *shape,
+                           uint32_t widening, struct ch_tally *tally_out);
 
 #endif

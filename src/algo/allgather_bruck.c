@@ -32,5 +32,6 @@ const struct ch_algo ch_algo_allgather_bruck = {
     .coll = CH_ALLGATHER,
     .name = "bruck",
     .help = "in each step everyone gets as many blocks as it has, from distance 1, 2, 4, ...",
+    .alike = CH_ALIKE,
     .emit = emit,
 };

@@ -34,5 +34,6 @@ const struct ch_algo ch_algo_allgather_recursive_doubling = {
     .name = "recursive-doubling",
     .help = "partners at distance 1, 2, 4, ... exchange all they have; ranks a power of two",
     .fits = is_pow2,
+    .alike = CH_ALIKE_POW2,
     .emit = emit,
 };

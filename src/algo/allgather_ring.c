@@ -22,5 +22,6 @@ const struct ch_algo ch_algo_allgather_ring = {
     .coll = CH_ALLGATHER,
     .name = "ring",
     .help = "blocks travel around the ring",
+    .alike = CH_ALIKE,
     .emit = emit,
 };

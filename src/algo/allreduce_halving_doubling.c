@@ -65,5 +65,6 @@ const struct ch_algo ch_algo_allreduce_halving_doubling = {
     .help = "exchange halves down to one share each, then the finished shares back up",
     .any_order = true,
     .partial = true,
+    .alike = CH_ALIKE_POW2,
     .emit = emit,
 };

@@ -45,5 +45,6 @@ const struct ch_algo ch_algo_allreduce_recursive_doubling = {
     .help = "exchange everything with partners at distance 1, 2, 4, ...",
     .any_order = true,
     .partial = true,
+    .alike = CH_ALIKE_POW2,
     .emit = emit,
 };

@@ -54,5 +54,6 @@ const struct ch_algo ch_algo_allreduce_ring = {
     .help = "shares travel around the ring, once to be added up, once to be handed out",
     .any_order = true,
     .partial = true,
+    .alike = CH_ALIKE,
     .emit = emit,
 };

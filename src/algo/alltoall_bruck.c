@@ -77,5 +77,6 @@ const struct ch_algo ch_algo_alltoall_bruck = {
     .name = "bruck",
     .help = "blocks hop over distances 1, 2, 4, ..., many in one message",
     .even_only = true,
+    .alike = CH_ALIKE,
     .emit = emit,
 };

@@ -34,5 +34,6 @@ const struct ch_algo ch_algo_alltoall_pairwise = {
     .coll = CH_ALLTOALL,
     .name = "pairwise",
     .help = "in each step pairs of ranks exchange their blocks for each other",
+    .alike = CH_ALIKE,
     .emit = emit,
 };

@@ -21,5 +21,6 @@ const struct ch_algo ch_algo_barrier_dissemination = {
     .coll = CH_BARRIER,
     .name = "dissemination",
     .help = "empty messages over distances 1, 2, 4, ...",
+    .alike = CH_ALIKE,
     .emit = emit,
 };

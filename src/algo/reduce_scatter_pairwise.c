@@ -34,5 +34,6 @@ const struct ch_algo ch_algo_reduce_scatter_pairwise = {
     .name = "pairwise",
     .help = "everyone sends every owner its block; owners add up in rank order",
     .partial = true,
+    .alike = CH_ALIKE,
     .emit = emit,
 };

@@ -33,5 +33,6 @@ const struct ch_algo ch_algo_reduce_scatter_ring = {
     .help = "blocks travel around the ring to their owners, growing on the way",
     .any_order = true,
     .partial = true,
+    .alike = CH_ALIKE,
     .emit = emit,
 };

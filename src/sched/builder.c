@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "sched/blocks.h"
 #include "sched/valid.h"
 
 /* What an append may do next. */
@@ -20,6 +21,10 @@ struct ch_builder {
     uint32_t steps_room, ranges_room;
     enum open_step open;
     choir_error failure; /* code CHOIR_OK: none yet */
+    bool tallies;
+    double widening;             /* of a tally, of ranges of SCRATCH */
+    struct ch_tally_step *tally; /* as much room as for steps */
+    uint32_t tally_room;
 };
 
 choir_status ch_builder_begin(enum ch_coll coll, const char *algo, uint32_t rank, uint32_t nranks,
@@ -48,7 +53,21 @@ void ch_builder_drop(struct ch_builder *b)
         return;
     ch_free(b->sched.steps);
     ch_free(b->sched.ranges);
+    ch_free(b->tally);
     ch_free(b);
+}
+
+choir_status ch_builder_begin_tally(enum ch_coll coll, const char *algo, uint32_t rank,
+                                    uint32_t nranks, uint32_t root, uint32_t widening,
+                                    struct ch_builder **builder_out)
+{
+    choir_status rc = ch_builder_begin(coll, algo, rank, nranks, root, false, builder_out);
+
+    if (rc == CHOIR_OK) {
+        (*builder_out)->tallies = true;
+        (*builder_out)->widening = ch_coll_reduces(coll) ? widening : 1;
+    }
+    return rc;
 }
 
 /* --- appending ---------------------------------------------------------------------------------- */
@@ -89,6 +108,27 @@ static bool grow(struct ch_builder *b, void **array, uint32_t *room, uint32_t us
     return true;
 }
 
+/* The last step's place in the tally. */
+static struct ch_tally_step *tally_step(struct ch_builder *b)
+{
+    uint32_t last = b->sched.nsteps - 1;
+    void *tally = b->tally;
+
+    if (!grow(b, &tally, &b->tally_room, last, sizeof(*b->tally), CH_SCHED_STEPS_MAX))
+        return NULL;
+    b->tally = tally;
+    return &b->tally[last];
+}
+
+static void add_to_tally(struct ch_builder *b, const struct ch_range *range)
+{
+    struct ch_tally_step *t = &b->tally[b->sched.nsteps - 1];
+    double amount = (range->region == CH_SCRATCH ? b->widening : 1) / range->nshares;
+    bool comes = b->open == SENDRECV_TARGETS || t->kind == CH_RECV;
+
+    *(comes ? &t->in : &t->out) += amount;
+}
+
 static struct ch_step *append(struct ch_builder *b, enum ch_step_kind kind, enum open_step open)
 {
     struct ch_sched *s = &b->sched;
@@ -102,6 +142,13 @@ static struct ch_step *append(struct ch_builder *b, enum ch_step_kind kind, enum
     st = &s->steps[s->nsteps++];
     *st = (struct ch_step){ .kind = (uint8_t)kind, .first_range = s->nranges };
     b->open = open;
+    if (b->tallies) {
+        struct ch_tally_step *t = tally_step(b);
+
+        if (t == NULL)
+            return NULL;
+        *t = (struct ch_tally_step){ .kind = (uint8_t)kind };
+    }
     return st;
 }
 
@@ -110,6 +157,10 @@ static void add_range(struct ch_builder *b, struct ch_range range)
     struct ch_sched *s = &b->sched;
     void *ranges = s->ranges;
 
+    if (!failed(b) && b->tallies) {
+        add_to_tally(b, &range);
+        return;
+    }
     if (failed(b) ||
         !grow(b, &ranges, &b->ranges_room, s->nranges, sizeof(*s->ranges), CH_SCHED_RANGES_MAX))
         return;
@@ -303,6 +354,22 @@ choir_status ch_builder_end(struct ch_builder *b, uint32_t nflags, uint32_t stag
                         b->sched.algo, b->sched.rank, b->sched.nranks);
     else
         *sched_out = sched;
+    ch_builder_drop(b);
+    return rc;
+}
+
+choir_status ch_builder_end_tally(struct ch_builder *b, struct ch_tally *tally_out)
+{
+    choir_status rc = failed(b) ? ch_error_load(&b->failure) : CHOIR_OK;
+
+    for (uint32_t i = 0; rc == CHOIR_OK && i < b->sched.nsteps; i++) {
+        b->tally[i].peer = b->sched.steps[i].peer;
+        b->tally[i].flag = b->sched.steps[i].flag;
+    }
+    if (rc == CHOIR_OK) {
+        *tally_out = (struct ch_tally){ b->sched.nsteps, b->tally };
+        b->tally = NULL;
+    }
     ch_builder_drop(b);
     return rc;
 }

@@ -10,7 +10,7 @@
 #include "sched/sched.h"
 
 enum {
-    CH_SCHED_RANKS_MAX = 65535, /* N * N blocks are numbered in 32 bits */
+    CH_SCHED_RANKS_MAX = 65536, /* N * N blocks are numbered in 32 bits */
     CH_SCHED_SLOTS_MAX = 65535, /* of a region: slots 0 to 65534 */
     CH_SCHED_STEPS_MAX = 1 << 22,
     CH_SCHED_RANGES_MAX = 1 << 22,
