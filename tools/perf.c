@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,58 +16,10 @@
 struct job {
     const struct perf_options *options;
     FILE *page;
+    choir_machine machine; /* --explain-cost: its model */
     int processors;
     int code; /* written by rank 0 alone */
 };
-
-/* --- which algorithm --------------------------------------------------------------------------------- */
-
-static const char *library_name(enum perf_op op)
-{
-    return op == PERF_REDUCESCATTER ? "reduce_scatter" : perf_op_name(op);
-}
-
-/* What choir explain says of it: the word behind "algorithm". */
-static void take_algo(const char *text, char *out, size_t size)
-{
-    const char *at = strstr(text, "\nalgorithm");
-
-    if (at == NULL)
-        return;
-    at += strlen("\nalgorithm");
-    at += strspn(at, " ");
-    snprintf(out, size, "%.*s", (int)strcspn(at, ":\n "), at);
-}
-
-/* The algorithm for this size; an error if the one that was asked for cannot do it. */
-static choir_status find_algo(const struct job *job, int nranks, size_t nbytes, char *out,
-                              size_t size)
-{
-    const struct perf_options *o = job->options;
-    struct perf_shape shape = perf_shape_of(o->op, 0, nranks, o->root, nbytes,
-                                            choir_type_size(o->type));
-    choir_blob text = { 0 };
-    choir_status rc;
-
-    out[0] = '\0';
-    if (o->op == PERF_SENDRECV) {
-        snprintf(out, size, "messages");
-        return CHOIR_OK;
-    }
-    rc = choir_explain(library_name(o->op), nranks, shape.count * choir_type_size(o->type),
-                       CHOIR_OPTS(explain, .algo = o->algo, .type = o->type,
-                                  .root = perf_op_has_root(o->op) ? o->root : 0,
-                                  .in_place = o->in_place, .one_rank = true,
-                                  .processors = job->processors),
-                       &text);
-    if (rc != CHOIR_OK)
-        return o->algo != NULL && nranks <= 256
-                   ? rc
-                   : CHOIR_OK; /* it explains no more ranks than that */
-    take_algo((const char *)text.data, out, size);
-    choir_blob_free(&text);
-    return CHOIR_OK;
-}
 
 /* --- a rank ------------------------------------------------------------------------------------------ */
 
@@ -119,7 +70,8 @@ static choir_status measure_size(const struct job *job, choir_group *group, size
 {
     struct perf_row row = { 0 };
     double own;
-    choir_status rc = find_algo(job, report->nranks, nbytes, row.algo, sizeof(row.algo));
+    choir_status rc = choir_perf_algo(job->options, report->nranks, job->processors, nbytes,
+                                      row.algo);
 
     if (rc != CHOIR_OK) {
         if (is_rank_0(group))
@@ -135,6 +87,7 @@ static choir_status measure_size(const struct job *job, choir_group *group, size
         return rc;
     choir_perf_machine_look(machine, own);
     row.machine = *machine;
+    row.model_us = choir_perf_model(&job->machine, job->options, report->nranks, nbytes, row.algo);
     report->rows[report->nrows++] = row;
     if (is_rank_0(group)) {
         choir_perf_progress(report, 0);
@@ -208,18 +161,6 @@ static choir_status be_rank(choir_group *group, void *arg)
 
 /* --- ranks of a run ---------------------------------------------------------------------------------- */
 
-/* Whether somebody has started us as a rank: as choir_init() would find out. */
-static bool is_started_as_rank(void)
-{
-    static const char *const marks[] = { "CHOIR_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK" };
-
-    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
-        if (getenv(marks[i]) != NULL)
-            return true;
-    }
-    return getenv("RANK") != NULL && getenv("WORLD_SIZE") != NULL;
-}
-
 static int check_group(choir_group *group, const struct perf_options *o)
 {
     int nranks = choir_group_size(group);
@@ -281,34 +222,6 @@ static int run_threads(struct job *job, int nranks)
     return job->code;
 }
 
-/* As if by hand: choir run -n N --no-prefix --no-fold --bind none -- choir perf ... The first word is our own: the
- * keeper of the ranks writes its name there. */
-static int run_processes(int argc, char **argv, int nranks)
-{
-    char exe[PATH_MAX], number[16], terminal[PATH_MAX] = "";
-    const char *head[] = { argv[0], "--no-prefix", "--no-fold", "--bind", "none",       "-n",
-                           number,  "--",          exe,         "perf",   "--terminal", terminal };
-    size_t nhead = sizeof(head) / sizeof(head[0]);
-    char **words = calloc(nhead + (size_t)argc + 1, sizeof(*words));
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    int code;
-
-    if (words == NULL || n < 0) {
-        perror("choir perf: cannot start ranks");
-        free(words);
-        return EXIT_FAILURE;
-    }
-    exe[n] = '\0';
-    snprintf(number, sizeof(number), "%d", nranks);
-    if (!isatty(STDERR_FILENO) || ttyname_r(STDERR_FILENO, terminal, sizeof(terminal)) != 0)
-        nhead -= 2;
-    memcpy(words, head, nhead * sizeof(*head));
-    memcpy(words + nhead, argv + 1, (size_t)(argc - 1) * sizeof(*argv));
-    code = choir_cmd_run((int)nhead + argc - 1, words);
-    free(words);
-    return code;
-}
-
 int choir_cmd_perf(int argc, char **argv)
 {
     struct perf_options options;
@@ -322,17 +235,20 @@ int choir_cmd_perf(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     job.processors = choir_processors();
-    if (is_started_as_rank() && !options.threads)
+    if (options.explain_cost && !choir_perf_find_machine(options.machine, &job.machine))
+        return EXIT_FAILURE;
+    if (choir_perf_is_rank() && !options.threads)
         return run_as_rank(&job);
     nranks = options.nranks > 0 ? options.nranks : job.processors > 1 ? job.processors : 2;
     if (perf_op_has_root(options.op) && options.root >= nranks)
         return choir_cmd_usage("perf", "--root %d: there are %d ranks", options.root, nranks);
     if (options.algo != NULL) {
-        char algo[32];
+        char algo[PERF_ALGO_MAX];
 
-        if (find_algo(&job, nranks, options.first, algo, sizeof(algo)) != CHOIR_OK &&
-            find_algo(&job, nranks, options.last, algo, sizeof(algo)) != CHOIR_OK)
+        if (choir_perf_algo(&options, nranks, job.processors, options.first, algo) != CHOIR_OK &&
+            choir_perf_algo(&options, nranks, job.processors, options.last, algo) != CHOIR_OK)
             return choir_cmd_usage("perf", "--algo %s: %s", options.algo, choir_last_error());
     }
-    return options.threads ? run_threads(&job, nranks) : run_processes(argc, argv, nranks);
+    return options.threads ? run_threads(&job, nranks)
+                           : choir_perf_start("perf", argc, argv, nranks);
 }

@@ -5,6 +5,8 @@
  *   perf_options.c    the command line
  *   perf_case.c       one size: buffers, the call, the values, the rounds
  *   perf_machine.c    what else the machine did meanwhile
+ *   perf_model.c      which algorithm it was, and what the cost model says of it
+ *   perf_start.c      ranks of our own
  *   perf_output.c     tables, JSON, progress
  *   perf_page.c       the page of --html
  *
@@ -40,6 +42,8 @@ struct perf_options {
     const char *memory, *algo, *html;
     const char *terminal; /* where to show progress; NULL: standard error, if that is one */
     bool fresh, in_place, threads, check, json, help;
+    bool explain_cost;
+    const char *machine; /* whose model; NULL: the one that choir tune has left */
     enum perf_binding bind;
 };
 
@@ -69,15 +73,46 @@ struct perf_machine {
 /* CPU time of this process so far, in seconds. */
 double choir_perf_own_cpu(void);
 
+/* The processor's model, as the kernel says. */
+void choir_perf_cpu(char *out, size_t size);
+
 void choir_perf_machine_begin(struct perf_machine *machine, double own);
 /* `own` is what choir_perf_own_cpu() says, of all ranks of this host together. */
 void choir_perf_machine_look(struct perf_machine *machine, double own);
 
+/* --- the model (perf_model.c) ------------------------------------------------------------------------ */
+
+enum { PERF_ALGO_MAX = 32 };
+
+/* Which algorithm the library takes at this size, empty if that is not known; an error if the one that was asked for
+ * cannot do it. */
+choir_status choir_perf_algo(const struct perf_options *options, int nranks, int processors,
+                             size_t nbytes, char algo_out[PERF_ALGO_MAX]);
+
+/* What it should cost on that machine, in microseconds; 0 if the model has no word on it. */
+double choir_perf_model(const choir_machine *machine, const struct perf_options *options,
+                        int nranks, size_t nbytes, const char *algo);
+
+/* The machine in `path`, or the one that choir tune has left for this processor, or with a word to standard error one of no
+ * particular figures. False after a line if it cannot be read. */
+bool choir_perf_find_machine(const char *path, choir_machine *out);
+
+/* Where choir tune leaves it: false if there is no place. */
+bool choir_perf_machine_path(char *out, size_t size);
+
+/* --- starting ranks (perf_start.c) ------------------------------------------------------------------- */
+
+/* Whether somebody has started us as a rank: as choir_init() would find out. */
+bool choir_perf_is_rank(void);
+/* Start `nranks` of this very command with its arguments through choir run; the exit code. */
+int choir_perf_start(const char *command, int argc, char **argv, int nranks);
+
 /* --- one size (perf_case.c) -------------------------------------------------------------------------- */
 
 struct perf_row {
-    size_t nbytes, count; /* as asked for, and what it came to in elements */
-    char algo[32];        /* empty: not known */
+    size_t nbytes, count;     /* as asked for, and what it came to in elements */
+    char algo[PERF_ALGO_MAX]; /* empty: not known */
+    double model_us;          /* what the cost model says; 0: nothing */
     int rounds;
     struct perf_times us;
     double algbw, busbw; /* GB/s, from p50 */

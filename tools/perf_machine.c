@@ -47,7 +47,7 @@ static struct perf_ticks read_ticks(void)
 }
 
 /* x86 says "model name"; others may say "Model" or nothing. */
-static void read_cpu(char *out, size_t size)
+void choir_perf_cpu(char *out, size_t size)
 {
     char line[512];
     FILE *file = fopen("/proc/cpuinfo", "re");
@@ -72,7 +72,7 @@ void choir_perf_machine_begin(struct perf_machine *machine, double own)
     *machine = (struct perf_machine){
         .processors = choir_processors(), .quiet = true, .began = read_ticks(), .own_began = own
     };
-    read_cpu(machine->cpu, sizeof(machine->cpu));
+    choir_perf_cpu(machine->cpu, sizeof(machine->cpu));
     if (getloadavg(&machine->load, 1) != 1)
         machine->load = 0;
 }

@@ -37,6 +37,8 @@ void choir_perf_help(void)
         "  --threads           ranks are threads of one process\n"
         "  --bind HOW          core: one processor for each rank, in turn; none (core if they fit)\n"
         "  --check             verify the result of every round, not of some\n"
+        "  --explain-cost      beside each time what the cost model says; implies --fresh\n"
+        "  --machine FILE      that model's figures (those that choir tune has left)\n"
         "  --json              one object a line instead of a table\n"
         "  --html FILE         write a page with plots as well\n"
         "  --help              this text\n\n"
@@ -72,6 +74,7 @@ static const char *expected(const char *name)
         { "--memory", "a kind of memory: ordinary" },
         { "--algo", "the name of an algorithm" },
         { "--bind", "core or none" },
+        { "--machine", "the name of a file" },
         { "--html", "the name of a file" },
         { "--terminal", "a terminal" }, /* between us and the ranks we start */
     };
@@ -107,6 +110,8 @@ static bool take_value(const char *name, const char *value, struct perf_options 
         return parse_bind(value, o);
     if (strcmp(name, "--algo") == 0)
         return (o->algo = value)[0] != '\0';
+    if (strcmp(name, "--machine") == 0)
+        return (o->machine = value)[0] != '\0';
     if (strcmp(name, "--terminal") == 0)
         return (o->terminal = value)[0] != '\0';
     return (o->html = value)[0] != '\0';
@@ -117,10 +122,15 @@ static bool take_switch(const char *name, struct perf_options *o)
     const struct {
         const char *name;
         bool *flag;
-    } switches[] = { { "--fresh", &o->fresh },       { "--inplace", &o->in_place },
-                     { "--in-place", &o->in_place }, { "--threads", &o->threads },
-                     { "--check", &o->check },       { "--json", &o->json },
-                     { "--help", &o->help },         { "-h", &o->help } };
+    } switches[] = { { "--fresh", &o->fresh },
+                     { "--inplace", &o->in_place },
+                     { "--in-place", &o->in_place },
+                     { "--threads", &o->threads },
+                     { "--check", &o->check },
+                     { "--json", &o->json },
+                     { "--explain-cost", &o->explain_cost },
+                     { "--help", &o->help },
+                     { "-h", &o->help } };
 
     for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
         if (strcmp(switches[i].name, name) == 0)
@@ -155,6 +165,7 @@ static int check(struct perf_options *o)
 {
     if (o->op == PERF_NOPS)
         return choir_cmd_usage("perf", "an operation is missing");
+    o->fresh = o->fresh || o->explain_cost; /* the model is of fresh inputs */
     if (o->last == 0)
         o->last = o->first > 64u << 20 ? o->first : 64u << 20;
     if (o->first < 1 || o->first > o->last)

@@ -28,18 +28,36 @@ void choir_perf_put_head(const struct perf_report *r, const struct perf_machine 
            choir_kernel_name());
     printf("# time is the mean; algbw and busbw are those of p50, in GB/s\n");
     printf("#%11s %12s %6s %10s %5s %10s %8s %8s %6s %10s %10s %10s  %s\n", "size", "count", "type",
-           "redop", "root", "time", "algbw", "busbw", "wrong", "p50", "min", "p99", "algo");
+           "redop", "root", "time", "algbw", "busbw", "wrong", "p50", "min", "p99",
+           o->explain_cost ? "     model    off  algo" : "algo");
     printf("#%11s %12s %6s %10s %5s %10s %8s %8s %6s %10s %10s %10s\n", "(B)", "(elements)", "", "",
            "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)");
     fflush(stdout);
 }
 
+/* How far the model is from p50, in percent. */
+static double off(const struct perf_row *row)
+{
+    return row->us.p50 > 0 ? 100 * (row->model_us / row->us.p50 - 1) : 0;
+}
+
+static void put_model(const struct perf_row *row)
+{
+    if (row->model_us > 0)
+        printf("%10.2f %+5.0f%%  ", row->model_us, off(row));
+    else
+        printf("%10s %6s  ", "-", "-");
+}
+
 static void put_line(const struct perf_options *o, const struct perf_row *row)
 {
-    printf("%12zu %12zu %6s %10s %5d %10.2f %8.3f %8.3f %6" PRIu64 " %10.2f %10.2f %10.2f  %s\n",
+    printf("%12zu %12zu %6s %10s %5d %10.2f %8.3f %8.3f %6" PRIu64 " %10.2f %10.2f %10.2f  ",
            row->nbytes, row->count, choir_type_name(o->type), choir_perf_redop(o),
            perf_op_has_root(o->op) ? o->root : -1, row->us.mean, row->algbw, row->busbw, row->wrong,
-           row->us.p50, row->us.min, row->us.p99, row->algo);
+           row->us.p50, row->us.min, row->us.p99);
+    if (o->explain_cost)
+        put_model(row);
+    printf("%s\n", row->algo);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------------- */
@@ -70,6 +88,8 @@ static void put_object(const struct perf_report *r, const struct perf_row *row)
            row->us.mean, row->rounds, perf_op_has_root(o->op) ? o->root : -1,
            o->in_place ? "true" : "false", o->threads ? "true" : "false",
            r->bound ? "true" : "false");
+    if (row->model_us > 0)
+        printf("\"model_us\": %.3f, \"model_off_percent\": %.1f, ", row->model_us, off(row));
     put_machine(&row->machine);
     printf("}\n");
 }

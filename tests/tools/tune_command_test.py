@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""tune_command_test.py - choir tune writes a machine file that the others read; choir perf --explain-cost holds the model to the clock."""
+# timeout: 240
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+CHOIR = pathlib.Path(os.environ["CHOIR_TEST_BUILD"]) / "bin/choir"
+RANK_VARIABLES = ("CHOIR_RANK", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "CHOIR_ALGO")
+ENV = {**{k: v for k, v in os.environ.items() if k not in RANK_VARIABLES}, "XDG_CONFIG_HOME": str(pathlib.Path("config").resolve())}
+failures = []
+
+
+def choir(*args, env=ENV):
+    return subprocess.run([CHOIR, *map(str, args)], capture_output=True, text=True, env=env)
+
+
+def check(condition, *told):
+    if not condition:
+        failures.append(" ".join(map(str, told)))
+
+
+for args, word in ((["--bogus"], "--bogus"), (["--output"], "needs a value")):
+    done = choir("tune", *args)
+    check(done.returncode == 2 and done.stderr.count("\n") == 1 and not done.stdout and word in done.stderr, args, done)
+done = choir("tune", env={k: v for k, v in ENV.items() if k not in ("HOME", "XDG_CONFIG_HOME")})
+check(done.returncode == 2 and "--output" in done.stderr, done)
+
+# Without a file the model has figures of no machine in particular, and that is said once.
+done = choir("perf", "allreduce", "-n", 2, "-b", "64K", "-e", "64K", "--iters", 5, "--explain-cost", "--json")
+check(done.returncode == 0 and done.stderr.count("choir tune") == 1 and json.loads(done.stdout)["model_us"] > 0, done)
+
+# Tuned, the file has the figures, all of them sane, and is where others look.
+done = choir("tune")
+found = list(pathlib.Path("config/choir").glob("*.machine"))
+check(done.returncode == 0 and len(found) == 1 and str(found[0]) in done.stdout and "all-reduce" in done.stdout, done, found)
+lines = [line.split("#")[0].split() for line in found[0].read_text().splitlines()] if found else []
+figures = {line[0]: line[1:] for line in lines if line}
+points = [list(map(float, line[1:])) for line in lines if line and line[0] == "point"]
+check(0 < float(figures["wait_us"][0]) < 1000 and 0 <= float(figures["call_us"][0]) < 1000 and figures["ranks_per_host"] == ["0"], figures)
+check(len(points) > 10 and points[0][0] <= 4096 and points[-1][0] >= 16 << 20 and all(p[1] > 0 and p[2] > 0 for p in points), points)
+done = choir("simulate", "allreduce", "--ranks", 4, "--machine", found[0])
+check(done.returncode == 0 and "two-shot" in done.stdout, done)
+
+# How near the model is cannot be promised on a busy machine; that it is of the right order can.
+done = choir("perf", "allreduce", "-n", 2, "-b", "4K", "-e", "4M", "-f", 4, "--explain-cost", "--json")
+rows = [json.loads(line) for line in done.stdout.splitlines()]
+check(done.returncode == 0 and len(rows) == 6 and "choir tune" not in done.stderr, done)
+for row in rows:
+    check(row["fresh"] is True and 0.02 < row["model_us"] / row["p50_us"] < 50, row)
+    check(abs(100 * (row["model_us"] / row["p50_us"] - 1) - row["model_off_percent"]) < 1, row)
+done = choir("perf", "sendrecv", "-n", 2, "-e", 8, "--iters", 5, "--explain-cost")
+check(done.returncode == 0 and " - " in done.stdout.splitlines()[-2], done)
+done = choir("perf", "allreduce", "-n", 2, "-e", 8, "--explain-cost", "--machine", "nowhere")
+check(done.returncode == 1 and "nowhere" in done.stderr, done)
+
+# A place that cannot be written to is told.
+done = choir("tune", "--output", "/proc/none/x")
+check(done.returncode == 1 and "/proc/none/x" in done.stderr, done)
+
+print("\n".join(failures) or "choir tune measures")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,345 @@
+/*
+ * tune.c - `choir tune`: find the figures of the cost model for this machine, in a few seconds.
+ *
+ * Two ranks, each on a processor of its own, measure a few operations as `choir perf` does. Then
+ *   wait_us    is what the second wait of a two-shot all-reduce costs, beside a one-shot one;
+ *   call_us    is what a barrier costs beyond its wait;
+ *   points     are, for each size, the two costs of a byte (copied, reduced) with which the model is nearest to the
+ *              operations' times, in the sense of least squares of relative errors.
+ * The file says how near it is.
+ */
+#include "perf.h"
+#include "commands.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PASSES = 5, PASSES_LONG = 2, LONG = 4 << 20, NRANKS = 2, SIZES_MOST = 16 };
+
+/* What the points are fitted to. The all-reduce counts for more: it is what most programs wait for. */
+static const struct {
+    enum perf_op op;
+    double weight;
+} fitted[] = { { PERF_ALLREDUCE, 4 },
+               { PERF_ALLGATHER, 1 },
+               { PERF_REDUCESCATTER, 1 },
+               { PERF_BROADCAST, 1 },
+               { PERF_ALLTOALL, 1 } };
+enum { NFITTED = sizeof(fitted) / sizeof(fitted[0]) };
+
+struct tuning {
+    choir_group *group;
+    int processors;
+    choir_machine machine;
+    size_t sizes[SIZES_MOST];
+    int nsizes;
+    double us[NFITTED][SIZES_MOST];
+    double worst, worst_allreduce; /* relative errors */
+};
+
+static void help(void)
+{
+    printf(
+        "usage: choir tune [options]\n\n"
+        "  --output FILE   where the figures go (a place by processor model, where others look)\n"
+        "  --show          print them, and write nothing\n"
+        "  --help          this text\n");
+}
+
+/* --- measuring --------------------------------------------------------------------------------------- */
+
+static struct perf_options options_of(enum perf_op op, const char *algo)
+{
+    return (struct perf_options){ .op = op,
+                                  .type = CHOIR_F32,
+                                  .redop = CHOIR_SUM,
+                                  .fresh = true,
+                                  .algo = algo,
+                                  .memory = "ordinary" };
+}
+
+/* The least of some passes' p50: what others do meanwhile only ever makes it longer. */
+static choir_status measure(struct tuning *t, enum perf_op op, const char *algo, size_t nbytes,
+                            double *us_out)
+{
+    struct perf_options o = options_of(op, algo);
+    double least = 0;
+
+    o.iters = perf_default_rounds(nbytes) / 8 + 3;
+    for (int i = 0; i < (nbytes < LONG ? PASSES : PASSES_LONG); i++) {
+        struct perf_row row = { 0 };
+        choir_status rc = choir_perf_case(t->group, &o, nbytes, &row);
+
+        if (rc != CHOIR_OK)
+            return rc;
+        if (i == 0 || row.us.p50 < least)
+            least = row.us.p50;
+    }
+    *us_out = least;
+    return CHOIR_OK;
+}
+
+static choir_status measure_waits(struct tuning *t)
+{
+    enum { SMALL = 512 };
+    double barrier, one, two;
+    choir_status rc = measure(t, PERF_BARRIER, NULL, 8, &barrier);
+
+    if (rc == CHOIR_OK)
+        rc = measure(t, PERF_ALLREDUCE, "one-shot", SMALL, &one);
+    if (rc == CHOIR_OK)
+        rc = measure(t, PERF_ALLREDUCE, "two-shot", SMALL, &two);
+    if (rc != CHOIR_OK)
+        return rc;
+    /* A noisy machine may say that it is next to nothing, or everything. */
+    t->machine.wait_us = fmin(fmax(two - one, barrier * 0.2), barrier * 0.9);
+    t->machine.call_us = barrier - t->machine.wait_us;
+    return CHOIR_OK;
+}
+
+static choir_status measure_operations(struct tuning *t)
+{
+    choir_status rc = CHOIR_OK;
+
+    for (size_t nbytes = 2048; nbytes <= 32u << 20; nbytes *= 2)
+        t->sizes[t->nsizes++] = nbytes;
+    for (int s = 0; s < t->nsizes; s++) {
+        for (int i = 0; i < NFITTED && rc == CHOIR_OK; i++)
+            rc = measure(t, fitted[i].op, NULL, t->sizes[s], &t->us[i][s]);
+    }
+    return rc;
+}
+
+/* --- fitting ----------------------------------------------------------------------------------------- */
+
+/* The model's time if a byte costs so much, in ns. */
+static double model(const struct tuning *t, int i, int s, double copy_ns, double reduce_ns)
+{
+    const double nothing = 1e-9;
+    struct perf_options o = options_of(fitted[i].op, NULL);
+    choir_machine m = t->machine;
+    char algo[PERF_ALGO_MAX];
+
+    m.npoints = 1;
+    m.points[0] = (choir_machine_point){ (double)t->sizes[s], 1 / fmax(copy_ns, nothing),
+                                         1 / fmax(reduce_ns, nothing) };
+    if (choir_perf_algo(&o, NRANKS, t->processors, t->sizes[s], algo) != CHOIR_OK)
+        return 0;
+    return choir_perf_model(&m, &o, NRANKS, t->sizes[s], algo);
+}
+
+/* Times are all but linear in the two costs: us = free + copy_ns * a + reduce_ns * b. */
+static choir_machine_point fit(const struct tuning *t, int s)
+{
+    const double least_ns = 1e-3;
+    double aa = 0, ab = 0, bb = 0, ay = 0, by = 0, copy, reduce, det;
+
+    for (int i = 0; i < NFITTED; i++) {
+        double free_us = model(t, i, s, 0, 0), us = t->us[i][s];
+        double a = (model(t, i, s, 1, 0) - free_us) / us, b = (model(t, i, s, 0, 1) - free_us) / us;
+        double y = (us - free_us) / us, w = fitted[i].weight;
+
+        aa += w * a * a;
+        ab += w * a * b;
+        bb += w * b * b;
+        ay += w * a * y;
+        by += w * b * y;
+    }
+    det = aa * bb - ab * ab;
+    copy = det > 0 ? (ay * bb - by * ab) / det : 0;
+    reduce = det > 0 ? (by * aa - ay * ab) / det : 0;
+    /* Where one would be less than nothing the other has to explain it all. */
+    if (reduce < least_ns) {
+        reduce = least_ns;
+        copy = aa > 0 ? (ay - ab * reduce) / aa : 1;
+    } else if (copy < least_ns) {
+        copy = least_ns;
+        reduce = bb > 0 ? (by - ab * copy) / bb : 1;
+    }
+    return (choir_machine_point){ (double)t->sizes[s], 1 / fmax(copy, least_ns),
+                                  1 / fmax(reduce, least_ns) };
+}
+
+static void fit_all(struct tuning *t)
+{
+    choir_machine *m = &t->machine;
+
+    choir_perf_cpu(m->cpu, sizeof(m->cpu));
+    m->ranks_per_host = 0;
+    for (int s = 0; s < t->nsizes; s++)
+        m->points[s] = fit(t, s);
+    m->npoints = t->nsizes;
+    for (int s = 0; s < t->nsizes; s++) {
+        for (int i = 0; i < NFITTED; i++) {
+            const choir_machine_point *p = &m->points[s];
+            double us = model(t, i, s, 1 / p->copy_gbs, 1 / p->reduce_gbs);
+            double error = fabs(us / t->us[i][s] - 1);
+
+            t->worst = fmax(t->worst, error);
+            if (fitted[i].op == PERF_ALLREDUCE)
+                t->worst_allreduce = fmax(t->worst_allreduce, error);
+        }
+    }
+}
+
+/* --- the file ---------------------------------------------------------------------------------------- */
+
+/* All folders above the file. */
+static void make_folders(const char *path)
+{
+    char copy[4096];
+
+    snprintf(copy, sizeof(copy), "%s", path);
+    for (char *c = copy + 1; *c != '\0'; c++) {
+        if (*c != '/')
+            continue;
+        *c = '\0';
+        mkdir(copy,
+              0777); /* what is there already, or cannot be made, shows when the file is opened */
+        *c = '/';
+    }
+}
+
+static bool complain(const char *path)
+{
+    fprintf(stderr, "choir tune: %s: %s\n", path, strerror(errno));
+    return false;
+}
+
+/* Beside the file, until it takes its place: that may be read at any moment. */
+static void name_draft(const char *path, char *out, size_t size)
+{
+    snprintf(out, size, "%s.%d", path, (int)getpid());
+}
+
+/* Better known before than after the measurement. */
+static bool can_write(const char *path)
+{
+    char draft[4200];
+    FILE *file;
+
+    make_folders(path);
+    name_draft(path, draft, sizeof(draft));
+    file = fopen(draft, "we");
+    if (file == NULL)
+        return complain(path);
+    fclose(file);
+    unlink(draft);
+    return true;
+}
+
+static bool write_file(const char *path, const choir_blob *text)
+{
+    char draft[4200];
+    FILE *file;
+    bool good;
+
+    name_draft(path, draft, sizeof(draft));
+    file = fopen(draft, "we");
+    if (file == NULL)
+        return complain(path);
+    good = fwrite(text->data, 1, text->nbytes, file) == text->nbytes;
+    good = fclose(file) == 0 && good;
+    good = good && rename(draft, path) == 0;
+    if (!good)
+        complain(path);
+    if (!good)
+        unlink(draft);
+    return good;
+}
+
+static int write_down(struct tuning *t, const char *path, bool show)
+{
+    choir_blob text;
+    int code = EXIT_SUCCESS;
+
+    if (choir_machine_print(&t->machine, &text) != CHOIR_OK) {
+        fprintf(stderr, "choir tune: %s\n", choir_last_error());
+        return EXIT_FAILURE;
+    }
+    if (show) {
+        fwrite(text.data, 1, text.nbytes, stdout);
+    } else {
+        code = write_file(path, &text) ? EXIT_SUCCESS : EXIT_FAILURE;
+        if (code == EXIT_SUCCESS)
+            printf("%s: a wait %.2f us, a call %.2f us; the model is within %.0f %% of what was "
+                   "measured, %.0f %% for all-reduce\n",
+                   path, t->machine.wait_us, t->machine.call_us, 100 * t->worst,
+                   100 * t->worst_allreduce);
+    }
+    choir_blob_free(&text);
+    return code;
+}
+
+/* --- all of it --------------------------------------------------------------------------------------- */
+
+static choir_status measure_all(struct tuning *t)
+{
+    choir_status rc = measure_waits(t);
+
+    return rc == CHOIR_OK ? measure_operations(t) : rc;
+}
+
+static int run_as_rank(const char *path, bool show, int processors)
+{
+    static struct tuning t; /* too large for some stacks */
+    choir_status rc = choir_init(&t.group, NULL);
+    int code = EXIT_SUCCESS;
+
+    if (rc == CHOIR_OK) {
+        t.processors = processors;
+        choir_machine_init(&t.machine);
+        if (processors >= NRANKS)
+            perf_bind(choir_group_local_rank(t.group));
+        rc = measure_all(&t);
+    }
+    if (rc != CHOIR_OK) {
+        fprintf(stderr, "choir tune: %s\n", choir_last_error());
+        code = EXIT_FAILURE;
+    } else if (choir_group_rank(t.group) == 0) {
+        fit_all(&t);
+        code = write_down(&t, path, show);
+    }
+    if (t.group != NULL)
+        choir_group_destroy(t.group);
+    return code;
+}
+
+int choir_cmd_tune(int argc, char **argv)
+{
+    char usual[4096];
+    const char *path = NULL;
+    bool show = false;
+
+    for (int i = 1; i < argc; i++) {
+        bool valued = strcmp(argv[i], "--output") == 0 || strcmp(argv[i], "--terminal") == 0;
+
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            help();
+            return EXIT_SUCCESS;
+        }
+        if (strcmp(argv[i], "--show") == 0)
+            show = true;
+        else if (!valued)
+            return choir_cmd_usage("tune", "there is no option \"%s\"", argv[i]);
+        else if (i + 1 == argc || argv[i + 1][0] == '\0')
+            return choir_cmd_usage("tune", "%s needs a value", argv[i]);
+        else if (strcmp(argv[i++], "--output") == 0)
+            path = argv[i];
+    }
+    if (path == NULL && !show) {
+        if (!choir_perf_machine_path(usual, sizeof(usual)))
+            return choir_cmd_usage("tune",
+                                   "neither XDG_CONFIG_HOME nor HOME says where: use --output");
+        path = usual;
+    }
+    if (choir_processors() < NRANKS)
+        fprintf(stderr,
+                "choir tune: this process has one processor: the figures will be of no use\n");
+    if (!choir_perf_is_rank())
+        return show || can_write(path) ? choir_perf_start("tune", argc, argv, NRANKS)
+                                       : EXIT_FAILURE;
+    return run_as_rank(path, show, choir_processors());
+}
