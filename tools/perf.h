@@ -97,9 +97,6 @@ double choir_perf_model(const choir_machine *machine, const struct perf_options 
  * particular figures. False after a line if it cannot be read. */
 bool choir_perf_find_machine(const char *path, choir_machine *out);
 
-/* Where choir tune leaves it: false if there is no place. */
-bool choir_perf_machine_path(char *out, size_t size);
-
 /* --- starting ranks (perf_start.c) ------------------------------------------------------------------- */
 
 /* Whether somebody has started us as a rank: as choir_init() would find out. */

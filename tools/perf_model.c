@@ -3,8 +3,6 @@
  */
 #include "perf.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <unistd.h>
 
 static const char *library_name(enum perf_op op)
@@ -80,31 +78,12 @@ double choir_perf_model(const choir_machine *machine, const struct perf_options 
     return 0;
 }
 
-bool choir_perf_machine_path(char *out, size_t size)
-{
-    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    char cpu[128];
-    int n;
-
-    choir_perf_cpu(cpu, sizeof(cpu));
-    for (char *c = cpu; *c != '\0'; c++) {
-        if (!isalnum((unsigned char)*c))
-            *c = '_';
-    }
-    if (config != NULL && config[0] == '/')
-        n = snprintf(out, size, "%s/choir/%s.machine", config, cpu);
-    else if (home != NULL && home[0] == '/')
-        n = snprintf(out, size, "%s/.config/choir/%s.machine", home, cpu);
-    else
-        return false;
-    return n > 0 && (size_t)n < size;
-}
-
 bool choir_perf_find_machine(const char *path, choir_machine *out)
 {
     char usual[4096];
 
-    if (path == NULL && choir_perf_machine_path(usual, sizeof(usual)) && access(usual, R_OK) == 0)
+    if (path == NULL && choir_machine_path(usual, sizeof(usual)) == CHOIR_OK &&
+        access(usual, R_OK) == 0)
         path = usual;
     choir_machine_init(out);
     if (path != NULL && choir_machine_load(path, out) != CHOIR_OK) {

@@ -330,9 +330,8 @@ int choir_cmd_tune(int argc, char **argv)
             path = argv[i];
     }
     if (path == NULL && !show) {
-        if (!choir_perf_machine_path(usual, sizeof(usual)))
-            return choir_cmd_usage("tune",
-                                   "neither XDG_CONFIG_HOME nor HOME says where: use --output");
+        if (choir_machine_path(usual, sizeof(usual)) != CHOIR_OK)
+            return choir_cmd_usage("tune", "%s: use --output", choir_last_error());
         path = usual;
     }
     if (choir_processors() < NRANKS)

@@ -51,6 +51,9 @@ CHOIR_API void choir_machine_init(choir_machine *machine);
  */
 CHOIR_API choir_status choir_machine_parse(const char *text, choir_machine *out);
 CHOIR_API choir_status choir_machine_load(const char *path, choir_machine *out);
+/* Where the figures of this machine are, from which the library chooses algorithms if they are there: CHOIR_MACHINE says, or a
+ * place by processor model below XDG_CONFIG_HOME or HOME. CHOIR_ERR_UNSUPPORTED if there is none, or none is wanted. */
+CHOIR_API choir_status choir_machine_path(char *out, size_t size);
 /* *text_out, which ends with a NUL, is the caller's, for choir_blob_free(). */
 CHOIR_API choir_status choir_machine_print(const choir_machine *machine, choir_blob *text_out);
 

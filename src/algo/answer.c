@@ -74,8 +74,9 @@ choir_status ch_answer_init(struct ch_answer *a, const struct ch_question *q)
 
     *a = (struct ch_answer){ .question = *q };
     if (rc == CHOIR_OK)
-        rc = q->algo != NULL ? use_named(q, &a->choice)
-                             : ch_select(&q->situation, q->overrules, &a->choice);
+        rc = q->algo != NULL
+                 ? use_named(q, &a->choice)
+                 : ch_select_measured(&q->situation, q->overrules, q->one_shot_max, &a->choice);
     if (rc == CHOIR_OK)
         rc = build_all(a);
     if (rc != CHOIR_OK)

@@ -11,6 +11,7 @@
 struct ch_question {
     struct ch_situation situation;
     const struct ch_overrules *overrules; /* may be NULL */
+    uint64_t one_shot_max;                /* of measured figures (select.h) */
     const char *algo;                     /* NULL: the one that would be chosen */
     const char *type;                     /* of the elements, for the text */
     uint32_t root;

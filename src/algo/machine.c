@@ -3,6 +3,7 @@
  */
 #include "algo/machine.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,10 @@
 #include "algo/page.h"
 #include "base/compiler.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/params.h"
+#include "base/sys.h"
 
 /* The figures that have a line of their own. */
 static const struct {
@@ -185,6 +190,135 @@ choir_status choir_machine_parse(const char *text, choir_machine *out)
     if (rc == CHOIR_OK)
         *out = m;
     return rc;
+}
+
+/* --- files -------------------------------------------------------------------------------------------- */
+
+enum { FILE_MOST = 64 * 1024 };
+
+/* All of a small file; *text is as long as FILE_MOST + 1. */
+static choir_status read_file(const char *path, char *text)
+{
+    int fd = ch_sys_open(path, O_RDONLY, 0);
+    size_t used = 0;
+    ssize_t n = 1;
+    choir_status rc = CHOIR_OK;
+
+    if (fd < 0)
+        return ch_fail_errno("machine file %s", path);
+    while (used < FILE_MOST && (n = ch_sys_read(fd, text + used, FILE_MOST - used)) > 0)
+        used += (size_t)n;
+    if (n < 0)
+        rc = ch_fail_errno("machine file %s: read", path);
+    else if (used == FILE_MOST)
+        rc = ch_fail(CHOIR_ERR_INVALID, "machine file %s: longer than %d bytes", path, FILE_MOST);
+    ch_sys_close(fd);
+    text[used] = '\0';
+    return rc;
+}
+
+choir_status choir_machine_load(const char *path, choir_machine *out)
+{
+    char *text;
+    choir_status rc;
+
+    if (path == NULL || out == NULL)
+        return ch_fail(CHOIR_ERR_INVALID, "machine: the path or the place for it is NULL");
+    text = ch_alloc(FILE_MOST + 1);
+    if (text == NULL)
+        return ch_fail(CHOIR_ERR_NOMEM, "machine file %s: no memory to read it", path);
+    rc = read_file(path, text);
+    if (rc == CHOIR_OK) {
+        rc = choir_machine_parse(text, out);
+        if (rc != CHOIR_OK)
+            ch_error_prefix("%s: ", path);
+    }
+    ch_free(text);
+    return rc;
+}
+
+/* "AMD_EPYC", of the line "model name : AMD EPYC" or what other architectures have; false if there is none. */
+static bool cpu_as_name(char *out, size_t size)
+{
+    char text[4096], *at, *end;
+    int fd = ch_sys_open("/proc/cpuinfo", O_RDONLY, 0);
+    ssize_t n = fd >= 0 ? ch_sys_read(fd, text, sizeof(text) - 1) : -1;
+
+    if (fd >= 0)
+        ch_sys_close(fd);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    at = strstr(text, "model name");
+    at = at != NULL ? at : strstr(text, "Model");
+    at = at != NULL ? strchr(at, ':') : NULL;
+    if (at == NULL)
+        return false;
+    at += strspn(at, ": \t");
+    end = at + strcspn(at, "\n");
+    *end = '\0';
+    snprintf(out, size, "%s", at);
+    for (char *c = out; *c != '\0'; c++) {
+        bool plain = (*c >= '0' && *c <= '9') || (*c >= 'A' && *c <= 'Z') ||
+                     (*c >= 'a' && *c <= 'z');
+
+        *c = plain ? *c : '_';
+    }
+    return out[0] != '\0';
+}
+
+choir_status choir_machine_path(char *out, size_t size)
+{
+    const char *knob = ch_params()->machine, *config = getenv("XDG_CONFIG_HOME");
+    const char *home = getenv("HOME");
+    char cpu[96];
+    int n = -1;
+
+    if (out == NULL || size == 0)
+        return ch_fail(CHOIR_ERR_INVALID, "machine: no place for its path");
+    if (strcmp(knob, "none") == 0)
+        return ch_fail(CHOIR_ERR_UNSUPPORTED, "CHOIR_MACHINE is none");
+    if (knob[0] != '\0')
+        n = snprintf(out, size, "%s", knob);
+    else if (!cpu_as_name(cpu, sizeof(cpu)))
+        return ch_fail(CHOIR_ERR_UNSUPPORTED, "the kernel does not say the processor's model");
+    else if (config != NULL && config[0] == '/')
+        n = snprintf(out, size, "%s/choir/%s.machine", config, cpu);
+    else if (home != NULL && home[0] == '/')
+        n = snprintf(out, size, "%s/.config/choir/%s.machine", home, cpu);
+    else
+        return ch_fail(CHOIR_ERR_UNSUPPORTED, "neither XDG_CONFIG_HOME nor HOME is a folder");
+    if (n < 0 || (size_t)n >= size)
+        return ch_fail(CHOIR_ERR_INVALID, "the path of the machine file has %d bytes", n);
+    return CHOIR_OK;
+}
+
+bool ch_machine_find(choir_machine *out)
+{
+    char path[1024];
+    choir_status rc = choir_machine_path(path, sizeof(path));
+    choir_error error;
+
+    if (rc == CHOIR_OK)
+        rc = choir_machine_load(path, out);
+    if (rc == CHOIR_OK)
+        return true;
+    ch_error_save(&error);
+    /* That there is none is the usual case, unless one was named. */
+    if (rc == CHOIR_ERR_INVALID || (ch_params()->machine[0] != '\0' && rc != CHOIR_ERR_UNSUPPORTED))
+        ch_log_warn("algorithms are chosen without measured figures: %s", error.text);
+    return false;
+}
+
+/* FNV-1a over the figures that decide. */
+uint64_t ch_machine_id(const choir_machine *m)
+{
+    const unsigned char *bytes = (const void *)m;
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = offsetof(choir_machine, call_us); i < sizeof(*m); i++)
+        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return h != 0 ? h : 1;
 }
 
 /* --- writing ------------------------------------------------------------------------------------------ */

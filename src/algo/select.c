@@ -22,59 +22,67 @@ struct rule {
     uint64_t
         reading_max; /* of nbytes times ranks: what everyone reads if everyone reads all; 0: any */
     bool crowded;    /* only if ranks outnumber processors */
+    bool
+        measured; /* only if measured figures say so, which then decide instead of the limits here */
     const char *why;
 };
 
 static const struct rule rules[] = {
     /* ranks share memory */
-    { CH_ALLREDUCE, "inline", 0, 0, false, "it fits the flag's own cache lines" },
-    { CH_ALLREDUCE, "one-shot", 8 * K, 128 * K, false,
+    { CH_ALLREDUCE, "inline", 0, 0, false, false, "it fits the flag's own cache lines" },
+    { CH_ALLREDUCE, "one-shot", 0, 0, false, true,
+      "as measured here, reading everyone's input costs less than a second wait" },
+    { CH_ALLREDUCE, "one-shot", 8 * K, 128 * K, false, false,
       "reading everyone's input costs less than a second wait" },
-    { CH_ALLREDUCE, "one-shot", 64 * K, 512 * K, true,
+    { CH_ALLREDUCE, "one-shot", 64 * K, 512 * K, true, false,
       "ranks outnumber processors: a second wait would cost a time slice" },
-    { CH_ALLREDUCE, "two-shot", 0, 0, false,
+    { CH_ALLREDUCE, "two-shot", 0, 0, false, false,
       "everyone reducing its own share costs less than everyone reading all inputs" },
-    { CH_BROADCAST, "inline", 0, 0, false, "it fits the flag's own cache lines" },
-    { CH_BROADCAST, "staged", 0, 0, false, "nobody moves a byte more than it must" },
-    { CH_REDUCE, "inline", 0, 0, false, "it fits the flag's own cache lines" },
-    { CH_REDUCE, "one-shot", 8 * K, 128 * K, false,
+    { CH_BROADCAST, "inline", 0, 0, false, false, "it fits the flag's own cache lines" },
+    { CH_BROADCAST, "staged", 0, 0, false, false, "nobody moves a byte more than it must" },
+    { CH_REDUCE, "inline", 0, 0, false, false, "it fits the flag's own cache lines" },
+    { CH_REDUCE, "one-shot", 0, 0, false, true,
+      "as measured here, the root's reading all inputs costs less than a second wait" },
+    { CH_REDUCE, "one-shot", 8 * K, 128 * K, false, false,
       "the root's reading all inputs costs less than a second wait" },
-    { CH_REDUCE, "one-shot", 64 * K, 512 * K, true,
+    { CH_REDUCE, "one-shot", 64 * K, 512 * K, true, false,
       "ranks outnumber processors: a second wait would cost a time slice" },
-    { CH_REDUCE, "two-shot", 0, 0, false,
+    { CH_REDUCE, "two-shot", 0, 0, false, false,
       "everyone reducing its own share costs less than the root's reading all inputs" },
-    { CH_REDUCE_SCATTER, "inline", 0, 0, false, "it fits the flag's own cache lines" },
-    { CH_REDUCE_SCATTER, "one-shot", 0, 0, false, "no byte is read twice, and there is one wait" },
-    { CH_ALLGATHER, "inline", 0, 0, false, "it fits the flag's own cache lines" },
-    { CH_ALLGATHER, "staged", 0, 0, false, "no byte is moved twice, and there is one wait" },
-    { CH_GATHER, "inline", 0, 0, false, "it fits the flag's own cache lines" },
-    { CH_GATHER, "staged", 0, 0, false, "no byte is moved twice, and there is one wait" },
-    { CH_SCATTER, "inline", 0, 0, false, "it fits the flag's own cache lines" },
-    { CH_SCATTER, "staged", 0, 0, false, "no byte is moved twice, and there is one wait" },
-    { CH_ALLTOALL, "inline", 0, 0, false, "it fits the flag's own cache lines" },
-    { CH_ALLTOALL, "staged", 0, 0, false, "no byte is moved twice, and there is one wait" },
-    { CH_BARRIER, "flags", 0, 0, false, "one look at everyone's flag" },
+    { CH_REDUCE_SCATTER, "inline", 0, 0, false, false, "it fits the flag's own cache lines" },
+    { CH_REDUCE_SCATTER, "one-shot", 0, 0, false, false,
+      "no byte is read twice, and there is one wait" },
+    { CH_ALLGATHER, "inline", 0, 0, false, false, "it fits the flag's own cache lines" },
+    { CH_ALLGATHER, "staged", 0, 0, false, false, "no byte is moved twice, and there is one wait" },
+    { CH_GATHER, "inline", 0, 0, false, false, "it fits the flag's own cache lines" },
+    { CH_GATHER, "staged", 0, 0, false, false, "no byte is moved twice, and there is one wait" },
+    { CH_SCATTER, "inline", 0, 0, false, false, "it fits the flag's own cache lines" },
+    { CH_SCATTER, "staged", 0, 0, false, false, "no byte is moved twice, and there is one wait" },
+    { CH_ALLTOALL, "inline", 0, 0, false, false, "it fits the flag's own cache lines" },
+    { CH_ALLTOALL, "staged", 0, 0, false, false, "no byte is moved twice, and there is one wait" },
+    { CH_BARRIER, "flags", 0, 0, false, false, "one look at everyone's flag" },
 
     /* messages */
-    { CH_ALLREDUCE, "recursive-doubling", 16 * K, 0, false, "short: the fewest waits" },
-    { CH_ALLREDUCE, "halving-doubling", M, 0, false, "as few bytes as a ring, in fewer waits" },
-    { CH_ALLREDUCE, "ring", 0, 0, false, "long: the fewest bytes, to neighbours only" },
-    { CH_BROADCAST, "binomial", 64 * K, 0, false, "short: the fewest waits" },
-    { CH_BROADCAST, "scatter-ring", 0, 0, false,
+    { CH_ALLREDUCE, "recursive-doubling", 16 * K, 0, false, false, "short: the fewest waits" },
+    { CH_ALLREDUCE, "halving-doubling", M, 0, false, false,
+      "as few bytes as a ring, in fewer waits" },
+    { CH_ALLREDUCE, "ring", 0, 0, false, false, "long: the fewest bytes, to neighbours only" },
+    { CH_BROADCAST, "binomial", 64 * K, 0, false, false, "short: the fewest waits" },
+    { CH_BROADCAST, "scatter-ring", 0, 0, false, false,
       "long: the root sends about twice the payload, however many ranks" },
-    { CH_REDUCE, "binomial", 0, 0, false, "the fewest waits" },
-    { CH_REDUCE_SCATTER, "pairwise", 256 * K, 0, false, "no message waits for another" },
-    { CH_REDUCE_SCATTER, "ring", 0, 0, false, "long: to neighbours only, with little room" },
-    { CH_REDUCE_SCATTER, "pairwise", 0, 0, false, "it adds up in the ranks' order" },
-    { CH_ALLGATHER, "bruck", 64 * K, 0, false, "short: the fewest waits" },
-    { CH_ALLGATHER, "ring", 0, 0, false, "long: to neighbours only" },
-    { CH_GATHER, "binomial", 64 * K, 0, false, "short: the fewest messages for the root" },
-    { CH_GATHER, "linear", 0, 0, false, "every block is sent once" },
-    { CH_SCATTER, "binomial", 64 * K, 0, false, "short: the fewest messages for the root" },
-    { CH_SCATTER, "linear", 0, 0, false, "every block is sent once" },
-    { CH_ALLTOALL, "bruck", 8 * K, 0, false, "short: the fewest messages" },
-    { CH_ALLTOALL, "pairwise", 0, 0, false, "every block is sent once" },
-    { CH_BARRIER, "dissemination", 0, 0, false, "the fewest waits" },
+    { CH_REDUCE, "binomial", 0, 0, false, false, "the fewest waits" },
+    { CH_REDUCE_SCATTER, "pairwise", 256 * K, 0, false, false, "no message waits for another" },
+    { CH_REDUCE_SCATTER, "ring", 0, 0, false, false, "long: to neighbours only, with little room" },
+    { CH_REDUCE_SCATTER, "pairwise", 0, 0, false, false, "it adds up in the ranks' order" },
+    { CH_ALLGATHER, "bruck", 64 * K, 0, false, false, "short: the fewest waits" },
+    { CH_ALLGATHER, "ring", 0, 0, false, false, "long: to neighbours only" },
+    { CH_GATHER, "binomial", 64 * K, 0, false, false, "short: the fewest messages for the root" },
+    { CH_GATHER, "linear", 0, 0, false, false, "every block is sent once" },
+    { CH_SCATTER, "binomial", 64 * K, 0, false, false, "short: the fewest messages for the root" },
+    { CH_SCATTER, "linear", 0, 0, false, false, "every block is sent once" },
+    { CH_ALLTOALL, "bruck", 8 * K, 0, false, false, "short: the fewest messages" },
+    { CH_ALLTOALL, "pairwise", 0, 0, false, false, "every block is sent once" },
+    { CH_BARRIER, "dissemination", 0, 0, false, false, "the fewest waits" },
 };
 
 uint64_t ch_block_nbytes(enum ch_coll coll, uint32_t nranks, uint64_t nbytes)
@@ -142,11 +150,17 @@ const char *ch_algo_objection(const struct ch_algo *algo, const struct ch_situat
     return NULL;
 }
 
-static bool holds(const struct rule *rule, const struct ch_situation *s)
+static bool holds(const struct rule *rule, const struct ch_situation *s, uint64_t one_shot_max)
 {
+    bool crowded = s->processors != 0 && s->nranks > s->processors;
     uint64_t reading;
 
-    if (rule->crowded && (s->processors == 0 || s->nranks <= s->processors))
+    if (rule->measured)
+        return !crowded && one_shot_max != 0 && s->nbytes <= one_shot_max;
+    if (rule->crowded && !crowded)
+        return false;
+    /* A guess is not asked where it was measured. */
+    if (!crowded && one_shot_max != 0 && rule->reading_max != 0)
         return false;
     if (rule->nbytes_max != 0 && s->nbytes > rule->nbytes_max)
         return false;
@@ -180,6 +194,12 @@ static void choose(struct ch_choice *out, const struct ch_situation *s, const st
 choir_status ch_select(const struct ch_situation *s, const struct ch_overrules *overrules,
                        struct ch_choice *out)
 {
+    return ch_select_measured(s, overrules, 0, out);
+}
+
+choir_status ch_select_measured(const struct ch_situation *s, const struct ch_overrules *overrules,
+                                uint64_t one_shot_max, struct ch_choice *out)
+{
     const struct ch_overrule *overrule;
     char before[160] = "";
 
@@ -200,7 +220,7 @@ choir_status ch_select(const struct ch_situation *s, const struct ch_overrules *
     for (size_t i = 0; i < CH_ARRAY_LEN(rules); i++) {
         const struct ch_algo *algo;
 
-        if (rules[i].coll != s->coll || !holds(&rules[i], s))
+        if (rules[i].coll != s->coll || !holds(&rules[i], s, one_shot_max))
             continue;
         algo = ch_algo_find(s->coll, rules[i].algo);
         if (algo != NULL && ch_algo_objection(algo, s) == NULL) {

@@ -56,6 +56,11 @@ choir_status ch_overrules_parse(const char *text, struct ch_overrules *out);
 choir_status ch_select(const struct ch_situation *situation, const struct ch_overrules *overrules,
                        struct ch_choice *out);
 
+/* The same where it was measured up to how many bytes one shot is better than two (tuned.h); 0: it was not. */
+choir_status ch_select_measured(const struct ch_situation *situation,
+                                const struct ch_overrules *overrules, uint64_t one_shot_max,
+                                struct ch_choice *out);
+
 /* NULL if `algo` can do it, else why not ("ranks do not share memory"). */
 const char *ch_algo_objection(const struct ch_algo *algo, const struct ch_situation *situation);
 

@@ -258,3 +258,38 @@ CHOIR_TEST(complaints_say_what_there_is)
     CHOIR_CHECK_STATUS(ch_overrules_parse(many, &o), CHOIR_ERR_INVALID);
     CHOIR_CHECK_HAS(choir_last_error(), "more than 32");
 }
+
+static const struct {
+    const char *why;
+    uint64_t nbytes;
+    uint32_t nranks;
+    uint64_t one_shot_max;
+    const char *algo, *reason;
+} measured[] = {
+    { "further than the table goes", 64 << 10, 4, 64 << 10, "one-shot", "as measured here" },
+    { "and no further than that", (64 << 10) + 1, 4, 64 << 10, "two-shot", "" },
+    { "less far than the table goes", 4096, 4, 2048, "two-shot", "" },
+    { "never", 512, 4, 1, "two-shot", "" },
+    { "not measured", 4096, 4, 0, "one-shot", "" },
+    { "ranks outnumber processors, which was not measured", 32 << 10, 16, 1, "one-shot",
+      "outnumber" },
+};
+
+CHOIR_TEST(measured_figures_decide)
+{
+    struct ch_choice choice;
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(measured); i++) {
+        struct ch_situation s = { .coll = CH_ALLREDUCE,
+                                  .nranks = measured[i].nranks,
+                                  .nbytes = measured[i].nbytes,
+                                  .line_bytes = LINE,
+                                  .processors = 8,
+                                  .shared = true };
+
+        CHOIR_ROW("%s", measured[i].why);
+        CHOIR_CHECK_OK(ch_select_measured(&s, NULL, measured[i].one_shot_max, &choice));
+        CHOIR_CHECK_STR(choice.algo->name, measured[i].algo);
+        CHOIR_CHECK_HAS(choice.reason, measured[i].reason);
+    }
+}

@@ -83,6 +83,8 @@ struct ch_channel {
     uint64_t last_round[CH_CALLS_KEPT]; /* of those calls, by number */
     struct ch_sched_cache *schedules;
     struct ch_chosen chosen[32];
+    uint64_t one_shot_max
+        [CH_NCOLLS]; /* what measured figures say (algo/tuned.h), once asked; 0: not asked */
     struct ch_agreement *agreement;
     char *scratch;
     size_t scratch_nbytes;

@@ -7,6 +7,7 @@
 #include "engine/choose.h"
 
 #include "algo/select.h"
+#include "algo/tuned.h"
 #include "base/error.h"
 #include "base/processors.h"
 #include "engine/describe.h"
@@ -76,6 +77,16 @@ static struct ch_chosen *remembered(struct ch_channel *channel, const struct ch_
     return &channel->chosen[(h ^ s->coll * 7u ^ !s->shared * 16u) % CH_ARRAY_LEN(channel->chosen)];
 }
 
+/* Played once for each operation of a channel, when it is first chosen for. */
+static uint64_t measured_limit(struct ch_channel *channel, enum ch_coll coll)
+{
+    uint64_t *limit = &channel->one_shot_max[coll];
+
+    if (*limit == 0 && channel->rank->measured)
+        *limit = ch_tuned_one_shot(&channel->rank->machine, coll, channel->nranks);
+    return *limit;
+}
+
 static choir_status algo_by_size(struct ch_channel *channel, const struct ch_situation *s,
                                  const struct ch_algo **algo_out)
 {
@@ -89,7 +100,8 @@ static choir_status algo_by_size(struct ch_channel *channel, const struct ch_sit
         *algo_out = c->algo;
         return CHOIR_OK;
     }
-    rc = ch_select(s, &channel->rank->overrules, &choice);
+    rc = ch_select_measured(s, &channel->rank->overrules, measured_limit(channel, s->coll),
+                            &choice);
     if (rc != CHOIR_OK)
         return rc;
     *c = (struct ch_chosen){ choice.algo, s->nbytes, (uint8_t)s->coll, flags };

@@ -28,7 +28,9 @@
  *       40      8  nbytes   the same: of the segment
  *       48      8  pid      the same; in its own pid namespace
  *       56      4  processors  the same: how many it may use
- *       60     68  zero
+ *       60      4  zero
+ *       64      8  machine  the same: which measured figures it has; 0: none
+ *       72     56  zero
  *      128    128  bell     see base/bell.h
  */
 #ifndef CH_HOSTLINK_H
@@ -60,7 +62,9 @@ struct ch_rank_page {
     uint64_t nbytes;
     uint64_t pid;
     uint32_t processors;
-    uint8_t zero[68];
+    uint32_t zero;
+    uint64_t machine;
+    uint8_t zeros[56];
     struct ch_bell_word bell;
 };
 _Static_assert(offsetof(struct ch_rank_page, bell) == 128, "as in the table above");

@@ -31,6 +31,8 @@ choir_status ch_rank_create(int number, struct ch_rank **rank_out)
         ch_rank_unref(rank);
         return rc;
     }
+    if (ch_machine_find(&rank->machine))
+        rank->link.self.page->machine = ch_machine_id(&rank->machine);
     *rank_out = rank;
     return CHOIR_OK;
 }
@@ -92,6 +94,23 @@ static uint32_t shared_processors(const struct ch_hostlink *link)
     return least;
 }
 
+/* All must choose alike: figures that not everybody has are nobody's. */
+static bool share_figures(const struct ch_hostlink *link)
+{
+    uint64_t mine = link->self.page->machine;
+
+    for (size_t i = 0; i < link->count; i++) {
+        if (link->neighbours[i].page->machine == mine)
+            continue;
+        ch_log_warn(
+            "rank %d: rank %d has other measured figures of this machine, or none: algorithms are "
+            "chosen without",
+            link->rank, link->neighbours[i].rank);
+        return false;
+    }
+    return mine != 0;
+}
+
 choir_status ch_rank_connect(struct ch_rank *rank, uint32_t nranks, const char *host,
                              const struct ch_hostlink_member *members, size_t count,
                              const struct ch_patience *patience)
@@ -103,6 +122,7 @@ choir_status ch_rank_connect(struct ch_rank *rank, uint32_t nranks, const char *
     rank->nranks = nranks;
     snprintf(rank->host, sizeof(rank->host), "%s", host);
     rank->processors = shared_processors(&rank->link);
+    rank->measured = share_figures(&rank->link);
     ch_pool_init(&rank->pool, &rank->link.layout);
     rc = ch_overrules_parse(ch_params()->algo, &rank->overrules);
     if (rc == CHOIR_OK)

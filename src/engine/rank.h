@@ -23,6 +23,7 @@
 #include <choir/status.h>
 
 #include "algo/select.h"
+#include "algo/machine.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/ref.h"
@@ -42,6 +43,8 @@ struct ch_rank {
     char host[CH_HOST_NAME_MAX];
     uint32_t processors;           /* that the ranks of this host share */
     struct ch_overrules overrules; /* CHOIR_ALGO */
+    bool measured;                 /* all ranks of this host have the same figures of it */
+    choir_machine machine;
     struct ch_hostlink link;
     struct ch_p2p *p2p;
     struct ch_service *service;

@@ -8,6 +8,8 @@
 #include <choir/info.h>
 
 #include "algo/answer.h"
+#include "algo/machine.h"
+#include "algo/tuned.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/params.h"
@@ -75,6 +77,7 @@ static choir_status find_answer(const char *operation, int nranks, size_t nbytes
                                 const choir_explain_opts *opts, struct ch_answer *answer)
 {
     struct ch_overrules overrules;
+    choir_machine machine;
     struct ch_question q = {
         .situation = { .nranks = nranks < 0 ? 0 : (uint32_t)nranks,
                        .nbytes = nbytes,
@@ -95,6 +98,8 @@ static choir_status find_answer(const char *operation, int nranks, size_t nbytes
         return rc;
     q.situation.processors = (uint32_t)(opts->processors > 0 ? opts->processors
                                                              : choir_processors());
+    if (!opts->apart && ch_machine_find(&machine))
+        q.one_shot_max = ch_tuned_one_shot(&machine, q.situation.coll, q.situation.nranks);
     q.type = choir_type_name(opts->type);
     q.widening = widening(opts->type);
     return ch_answer_init(answer, &q);

@@ -3,7 +3,6 @@
  */
 #include <choir/simulate.h>
 
-#include <fcntl.h>
 #include <string.h>
 
 #include "algo/machine.h"
@@ -11,57 +10,13 @@
 #include "algo/simulate.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sys.h"
 #include "engine/control.h"
 #include "engine/layout.h"
 #include "kernel/kernel.h"
 #include "sched/builder.h"
 #include "store/bytes.h"
 
-enum { FILE_MOST = 64 * 1024 };
-
 /* --- machine files ----------------------------------------------------------------------------------- */
-
-/* All of a small file; *text is as long as FILE_MOST + 1. */
-static choir_status read_file(const char *path, char *text)
-{
-    int fd = ch_sys_open(path, O_RDONLY, 0);
-    size_t used = 0;
-    ssize_t n = 1;
-    choir_status rc = CHOIR_OK;
-
-    if (fd < 0)
-        return ch_fail_errno("machine file %s", path);
-    while (used < FILE_MOST && (n = ch_sys_read(fd, text + used, FILE_MOST - used)) > 0)
-        used += (size_t)n;
-    if (n < 0)
-        rc = ch_fail_errno("machine file %s: read", path);
-    else if (used == FILE_MOST)
-        rc = ch_fail(CHOIR_ERR_INVALID, "machine file %s: longer than %d bytes", path, FILE_MOST);
-    ch_sys_close(fd);
-    text[used] = '\0';
-    return rc;
-}
-
-choir_status choir_machine_load(const char *path, choir_machine *out)
-{
-    char *text;
-    choir_status rc;
-
-    if (path == NULL || out == NULL)
-        return ch_fail(CHOIR_ERR_INVALID, "machine: the path or the place for it is NULL");
-    text = ch_alloc(FILE_MOST + 1);
-    if (text == NULL)
-        return ch_fail(CHOIR_ERR_NOMEM, "machine file %s: no memory to read it", path);
-    rc = read_file(path, text);
-    if (rc == CHOIR_OK) {
-        rc = choir_machine_parse(text, out);
-        if (rc != CHOIR_OK)
-            ch_error_prefix("%s: ", path);
-    }
-    ch_free(text);
-    return rc;
-}
 
 choir_status choir_machine_print(const choir_machine *machine, choir_blob *text_out)
 {

@@ -56,6 +56,23 @@ check(done.returncode == 0 and " - " in done.stdout.splitlines()[-2], done)
 done = choir("perf", "allreduce", "-n", 2, "-e", 8, "--explain-cost", "--machine", "nowhere")
 check(done.returncode == 1 and "nowhere" in done.stderr, done)
 
+# The library chooses by the figures: with waits that cost much it takes one shot where it would take two, and is right all the same.
+pathlib.Path("slow").write_text("ranks_per_host 0\nwait_us 50\n")
+for machine, algo in (("slow", "one-shot"), ("none", "two-shot")):
+    env = {**ENV, "CHOIR_MACHINE": machine}
+    done = choir("perf", "allreduce", "-n", 2, "-b", "128K", "-e", "128K", "--iters", 5, "--json", env=env)
+    row = json.loads(done.stdout) if done.returncode == 0 else {}
+    check(row.get("algo") == algo and row["wrong"] == 0, machine, done)
+# Ranks with different figures do without, and say so.
+script = '[ $CHOIR_RANK = 1 ] && CHOIR_MACHINE=none; export CHOIR_MACHINE; exec "$0" perf allreduce -b 128K -e 128K --iters 5 --json'
+done = subprocess.run([CHOIR, "run", "-n", "2", "--no-prefix", "sh", "-c", script, CHOIR], capture_output=True, text=True,
+                      env={**ENV, "CHOIR_MACHINE": "slow"})
+check(done.returncode == 0 and "other measured figures" in done.stderr and json.loads(done.stdout)["wrong"] == 0, done)
+# One that cannot be understood is warned of, and nothing else.
+pathlib.Path("broken").write_text("wait_us much\n")
+done = choir("perf", "allreduce", "-n", 2, "-e", 8, "--iters", 5, env={**ENV, "CHOIR_MACHINE": "broken"})
+check(done.returncode == 0 and "broken" in done.stderr and "line 1" in done.stderr, done)
+
 # A place that cannot be written to is told.
 done = choir("tune", "--output", "/proc/none/x")
 check(done.returncode == 1 and "/proc/none/x" in done.stderr, done)
