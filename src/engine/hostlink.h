@@ -50,7 +50,7 @@
 
 #define CH_RANK_PAGE_MAGIC UINT64_C(0x6567617072696f68) /* "hoirpage" */
 
-enum { CH_RANK_PAGE_VERSION = 2, CH_RANK_ID_NBYTES = 16 };
+enum { CH_RANK_PAGE_VERSION = 3, CH_RANK_ID_NBYTES = 16 };
 
 struct ch_rank_page {
     uint64_t magic;
