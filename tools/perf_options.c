@@ -163,6 +163,8 @@ static int take(int argc, char **argv, int *i, struct perf_options *o)
 /* What can be said without ranks. */
 static int check(struct perf_options *o)
 {
+    if (o->op == PERF_NOPS && o->explain_cost)
+        o->op = PERF_ALLREDUCE; /* what the model is asked about first */
     if (o->op == PERF_NOPS)
         return choir_cmd_usage("perf", "an operation is missing");
     o->fresh = o->fresh || o->explain_cost; /* the model is of fresh inputs */
