@@ -14,6 +14,7 @@
 
 enum {
     SCHEDULES_KEPT = 64,
+    LOOKS = 100,    /* one to five microseconds */
     WITHDRAWN = -1, /* as a token: this use of the block is over, whoever still looks */
 };
 
@@ -52,6 +53,7 @@ static bool all_have_left_locked(const struct ch_channel *channel)
 
 static void destroy(struct ch_channel *channel)
 {
+    ch_plans_drop(channel);
     ch_sched_cache_destroy(channel->schedules);
     ch_free(channel->agreement);
     ch_free(channel->scratch);
@@ -243,6 +245,7 @@ choir_status ch_channel_open(struct ch_rank *rank, const struct ch_channel_offer
     channel->nranks = nranks;
     channel->me = me;
     channel->lot = lot_of(&offers[me]);
+    channel->looks = rank->link.count > rank->processors ? 0 : LOOKS;
     channel->round = CH_FIRST_ROUND;
     channel->all_through = CH_FIRST_ROUND - 1;
     snprintf(channel->name, sizeof(channel->name), "%s", name);

@@ -25,6 +25,7 @@
 
 #include "algo/algo.h"
 #include "engine/control.h"
+#include "engine/plan.h"
 #include "engine/rank.h"
 #include "sched/cache.h"
 
@@ -47,13 +48,6 @@ struct ch_member {
     _Atomic bool frozen;
 };
 
-/* A choice made before (choose.c). */
-struct ch_chosen {
-    const struct ch_algo *algo; /* NULL: none yet */
-    uint64_t nbytes;
-    uint8_t coll, flags;
-};
-
 struct ch_agreement; /* agree.c */
 
 struct ch_channel {
@@ -65,6 +59,7 @@ struct ch_channel {
     struct ch_lot lot; /* our own */
     bool has_stage;    /* its pages were made, with the first operation that needs them */
     size_t stage_half; /* bytes, the same on all members */
+    uint32_t looks;    /* at a flag that is not there yet, before anything else is done */
     char name[64];     /* of the group, for texts */
 
     /* The word that poisons the channel, in the first member's block; and whether this rank has a cause to
@@ -82,7 +77,7 @@ struct ch_channel {
     uint64_t all_through;               /* every member is through with this one */
     uint64_t last_round[CH_CALLS_KEPT]; /* of those calls, by number */
     struct ch_sched_cache *schedules;
-    struct ch_chosen chosen[32];
+    struct ch_plan plans[CH_PLANS_KEPT]; /* by their hash (plan.h) */
     uint64_t one_shot_max
         [CH_NCOLLS]; /* what measured figures say (algo/tuned.h), once asked; 0: not asked */
     struct ch_agreement *agreement;

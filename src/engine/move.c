@@ -57,15 +57,15 @@ static choir_status make_stage(struct ch_channel *channel)
     return rc;
 }
 
-choir_status ch_move_make_room(struct ch_channel *channel, const struct ch_run *run)
+choir_status ch_move_make_room(struct ch_channel *channel, const struct ch_plan *plan)
 {
     /* No step has more ranges than the schedule. */
-    choir_status rc = grow_tables(channel, run->sched->nranges);
+    choir_status rc = grow_tables(channel, plan->sched->nranges);
 
-    if (rc == CHOIR_OK && run->sched->stage_slots > 0 && CH_UNLIKELY(!channel->has_stage))
+    if (rc == CHOIR_OK && plan->sched->stage_slots > 0 && CH_UNLIKELY(!channel->has_stage))
         rc = make_stage(channel);
     if (rc == CHOIR_OK)
-        rc = grow_scratch(channel, run->sched->scratch_slots * run->scratch_slot);
+        rc = grow_scratch(channel, plan->sched->scratch_slots * plan->scratch_slot);
     return rc;
 }
 
@@ -73,7 +73,7 @@ choir_status ch_move_make_room(struct ch_channel *channel, const struct ch_run *
 
 static bool is_widened(const struct ch_run *run, const struct ch_range *range)
 {
-    return range->region == CH_SCRATCH && run->acc != run->op->dtype;
+    return range->region == CH_SCRATCH && run->plan->acc != run->op->dtype;
 }
 
 static float *floats(char *p)
@@ -91,7 +91,7 @@ static bool is_scaled_here(const struct ch_run *run, const struct ch_range *dst,
 
 static void scale(const struct ch_run *run, struct ch_place acc)
 {
-    struct ch_reduction r = { .type = run->acc,
+    struct ch_reduction r = { .type = run->plan->acc,
                               .op = CHOIR_PREMUL_SUM,
                               .factors = &run->op->factor };
     const void *src = acc.at;
@@ -134,7 +134,7 @@ static void narrow_average(const struct ch_run *run, struct ch_place to, const f
         const void *src = from + done;
 
         ch_reduce(&r, &dst, 1, &src, 1, count);
-        ch_narrow(run->op->dtype, to.at + done * run->size, piece, count);
+        ch_narrow(run->op->dtype, to.at + done * run->plan->size, piece, count);
     }
 }
 
@@ -193,7 +193,7 @@ void ch_move_reduce(struct ch_channel *channel, const struct ch_run *run,
 void ch_move_combine(struct ch_channel *channel, const struct ch_run *run,
                      const struct ch_range *ranges, uint32_t nsrcs)
 {
-    struct ch_reduction r = { .type = run->acc, .op = run->op->redop };
+    struct ch_reduction r = { .type = run->plan->acc, .op = run->op->redop };
 
     if (r.op == CHOIR_AVG || r.op == CHOIR_PREMUL_SUM)
         r.op = CHOIR_SUM; /* divided when it is finished; scaled when it came */

@@ -16,7 +16,7 @@ void ch_move_reduce(struct ch_channel *channel, const struct ch_run *run,
 void ch_move_combine(struct ch_channel *channel, const struct ch_run *run,
                      const struct ch_range *ranges, uint32_t nsrcs);
 
-/* Scratch and tables for the run's schedule, which only grow. */
-choir_status ch_move_make_room(struct ch_channel *channel, const struct ch_run *run);
+/* Stage, scratch and tables for a plan; they only grow. */
+choir_status ch_move_make_room(struct ch_channel *channel, const struct ch_plan *plan);
 
 #endif

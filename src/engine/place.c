@@ -36,13 +36,13 @@ static size_t block_length(const struct ch_run *run, uint32_t block)
     const struct ch_op *op = run->op;
     uint32_t index;
 
-    if (CH_LIKELY(!run->uneven))
-        return run->longest;
+    if (CH_LIKELY(!run->plan->key.uneven))
+        return run->plan->key.longest;
     if (find_block(&op->in, block, &index))
         return count_of(&op->in, index);
     if (find_block(&op->out, block, &index))
         return count_of(&op->out, index);
-    return run->longest;
+    return run->plan->key.longest;
 }
 
 static size_t window_of(const struct ch_run *run, uint32_t block)
@@ -50,7 +50,7 @@ static size_t window_of(const struct ch_run *run, uint32_t block)
     size_t length = block_length(run, block);
     size_t left = length > run->offset ? length - run->offset : 0;
 
-    return left < run->window ? left : run->window;
+    return left < run->plan->window ? left : run->plan->window;
 }
 
 /* Where share `i` of `k` begins. It depends on i/k alone, so equal fractions are equal places. */
@@ -63,61 +63,137 @@ static size_t share_start(size_t window, size_t size, uint32_t i, uint32_t k)
     return window / grain * i / k * grain;
 }
 
+/* The elements of a range in a window. */
+struct extent {
+    size_t first, count;
+};
+
+static struct extent extent_of(const struct ch_plan *plan, const struct ch_range *range,
+                               size_t window)
+{
+    size_t first, end;
+
+    if (range->nshares <= 1)
+        return (struct extent){ 0, window };
+    first = share_start(window, plan->size, range->share, range->nshares);
+    end = share_start(window, plan->size, range->share + 1, range->nshares);
+    return (struct extent){ first, end - first };
+}
+
+static size_t element_size(const struct ch_plan *plan, const struct ch_range *range)
+{
+    return range->region == CH_SCRATCH ? plan->acc_size : plan->size;
+}
+
+size_t ch_place_size(const struct ch_run *run, const struct ch_range *range)
+{
+    return element_size(run->plan, range);
+}
+
 /* --- addresses ------------------------------------------------------------------------------------- */
+
+static char *piece_start(const struct ch_blocks *blocks, uint32_t index, size_t size)
+{
+    if (blocks->pieces != NULL)
+        return blocks->pieces[index].data;
+    return blocks->base + index * blocks->count * size;
+}
 
 static char *caller_memory(const struct ch_blocks *blocks, uint32_t block, size_t size)
 {
     uint32_t index;
 
-    if (!find_block(blocks, block, &index))
-        return NULL;
-    if (blocks->pieces != NULL)
-        return blocks->pieces[index].data;
-    return blocks->base + index * blocks->count * size;
+    return find_block(blocks, block, &index) ? piece_start(blocks, index, size) : NULL;
 }
 
 static char *region_start(const struct ch_channel *channel, const struct ch_run *run,
                           const struct ch_range *r)
 {
     const struct ch_member *member = &channel->members[r->rank];
+    const struct ch_plan *plan = run->plan;
     size_t half = run->round % 2;
 
     switch ((enum ch_region)r->region) {
     case CH_IN:
-        return caller_memory(&run->op->in, r->block, run->size) + run->offset * run->size;
+        return caller_memory(&run->op->in, r->block, plan->size) + run->offset * plan->size;
     case CH_OUT:
-        return caller_memory(&run->op->out, r->block, run->size) + run->offset * run->size;
+        return caller_memory(&run->op->out, r->block, plan->size) + run->offset * plan->size;
     case CH_SCRATCH:
-        return channel->scratch + r->slot * run->scratch_slot;
+        return channel->scratch + r->slot * plan->scratch_slot;
     case CH_STAGE:
-        return member->stage + half * channel->stage_half + r->slot * run->stage_slot;
+        return member->stage + half * channel->stage_half + r->slot * plan->stage_slot;
     case CH_LINE:
-        return (char *)member->control->units[half].line + r->slot * run->line_slot;
+        return (char *)member->control->units[half].line + r->slot * plan->line_slot;
     case CH_NREGIONS:
         break;
     }
     return NULL;
 }
 
-size_t ch_place_size(const struct ch_run *run, const struct ch_range *range)
+/* --- laid out beforehand --------------------------------------------------------------------------- */
+
+struct ch_spot ch_place_spot(const struct ch_channel *channel, const struct ch_plan *plan,
+                             const struct ch_op *op, const struct ch_range *range)
 {
-    return range->region == CH_SCRATCH ? run->acc_size : run->size;
+    struct ch_run even = { .op = op, .plan = plan }, odd = { .op = op, .plan = plan, .round = 1 };
+    struct extent extent = extent_of(plan, range, plan->key.longest);
+    struct ch_spot spot = { .region = range->region,
+                            .offset = extent.first * element_size(plan, range),
+                            .count = extent.count };
+
+    switch ((enum ch_region)range->region) {
+    case CH_IN:
+        (void)find_block(&op->in, range->block, &spot.index);
+        break;
+    case CH_OUT:
+        (void)find_block(&op->out, range->block, &spot.index);
+        break;
+    case CH_SCRATCH:
+        spot.offset += range->slot * plan->scratch_slot;
+        break;
+    case CH_STAGE:
+    case CH_LINE:
+        spot.at = region_start(channel, &even, range);
+        spot.stride = (size_t)(region_start(channel, &odd, range) - spot.at);
+        break;
+    case CH_NREGIONS:
+        break;
+    }
+    return spot;
+}
+
+static char *spot_start(const struct ch_channel *channel, const struct ch_run *run,
+                        const struct ch_spot *spot)
+{
+    if (spot->region == CH_IN)
+        return piece_start(&run->op->in, spot->index, run->plan->size);
+    if (spot->region == CH_OUT)
+        return piece_start(&run->op->out, spot->index, run->plan->size);
+    if (spot->region == CH_SCRATCH)
+        return channel->scratch;
+    return spot->at + (run->round % 2 != 0 ? spot->stride : 0);
 }
 
 struct ch_place ch_place_of(const struct ch_channel *channel, const struct ch_run *run,
                             const struct ch_range *range)
 {
-    size_t window = window_of(run, range->block), first = 0, end = window;
+    const struct ch_plan *plan = run->plan;
+    struct extent extent;
 
-    if (range->nshares > 1) {
-        first = share_start(window, run->size, range->share, range->nshares);
-        end = share_start(window, run->size, range->share + 1, range->nshares);
+    if (CH_LIKELY(plan->spots != NULL)) {
+        const struct ch_spot *spot = &plan->spots[range - plan->sched->ranges];
+
+        if (spot->count == 0)
+            return (struct ch_place){ .at = NULL, .count = 0 };
+        return (struct ch_place){ .at = spot_start(channel, run, spot) + spot->offset,
+                                  .count = spot->count };
     }
-    if (first == end)
+    extent = extent_of(plan, range, window_of(run, range->block));
+    if (extent.count == 0)
         return (struct ch_place){ .at = NULL, .count = 0 };
     return (struct ch_place){ .at = region_start(channel, run, range) +
-                                    first * ch_place_size(run, range),
-                              .count = end - first };
+                                    extent.first * element_size(plan, range),
+                              .count = extent.count };
 }
 
 /* --- planning ------------------------------------------------------------------------------------- */
@@ -128,24 +204,24 @@ static size_t whole_lines(size_t nbytes)
     return nbytes >= LINE ? nbytes / LINE * LINE : nbytes;
 }
 
-bool ch_place_plan(const struct ch_channel *channel, struct ch_run *run)
+bool ch_place_plan(const struct ch_channel *channel, struct ch_plan *plan)
 {
-    const struct ch_sched *s = run->sched;
+    const struct ch_sched *s = plan->sched;
     size_t nbytes = MESSAGE_WINDOWS / channel->nranks;
 
     if (s->line_slots > 0) {
-        run->window = run->longest;
-        run->line_slot = run->longest * run->size;
-        return run->longest == 0 || s->line_slots <= CH_LINE_NBYTES / run->line_slot;
+        plan->window = plan->key.longest;
+        plan->line_slot = plan->key.longest * plan->size;
+        return plan->key.longest == 0 || s->line_slots <= CH_LINE_NBYTES / plan->line_slot;
     }
     if (s->stage_slots > 0)
         nbytes = channel->stage_half / s->stage_slots;
-    run->window = whole_lines(nbytes) / run->size;
-    run->stage_slot = whole_lines(nbytes);
-    if (run->window == 0)
+    plan->window = whole_lines(nbytes) / plan->size;
+    plan->stage_slot = whole_lines(nbytes);
+    if (plan->window == 0)
         return false;
-    if (run->longest < run->window)
-        run->window = run->longest;
-    run->scratch_slot = (run->window * run->acc_size + LINE - 1) / LINE * LINE;
+    if (plan->key.longest < plan->window)
+        plan->window = plan->key.longest;
+    plan->scratch_slot = (plan->window * plan->acc_size + LINE - 1) / LINE * LINE;
     return true;
 }

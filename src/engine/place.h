@@ -23,7 +23,11 @@ struct ch_place ch_place_of(const struct ch_channel *channel, const struct ch_ru
 /* Bytes of an element there. */
 size_t ch_place_size(const struct ch_run *run, const struct ch_range *range);
 
-/* Fill in run->window and the sizes of slots for its schedule. False if the stage is too small for it. */
-bool ch_place_plan(const struct ch_channel *channel, struct ch_run *run);
+/* Fill in the window and the sizes of slots for the plan's schedule. False if the stage is too small for it. */
+bool ch_place_plan(const struct ch_channel *channel, struct ch_plan *plan);
+
+/* Where a range is in the only round of a plan for operations like `op`. */
+struct ch_spot ch_place_spot(const struct ch_channel *channel, const struct ch_plan *plan,
+                             const struct ch_op *op, const struct ch_range *range);
 
 #endif

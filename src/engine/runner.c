@@ -3,14 +3,13 @@
  */
 #include "engine/runner.h"
 
+#include "base/arch.h"
 #include "base/error.h"
 #include "engine/agree.h"
 #include "engine/describe.h"
-#include "engine/choose.h"
 #include "engine/move.h"
 #include "engine/place.h"
 #include "engine/poison.h"
-#include "kernel/kernel.h"
 
 /* --- flags ----------------------------------------------------------------------------------------- */
 
@@ -61,6 +60,21 @@ static void note_through(struct ch_member *member, uint64_t flag)
         member->through = through;
 }
 
+/* A peer that is under way is a moment behind: to look again at once is much cheaper than to go back to whoever
+ * waits (base/wait.h), who looks at the clock and at everything else too. Not where ranks outnumber processors:
+ * there the peer may be waiting for this very processor. */
+static uint64_t look_for_a_moment(const struct ch_channel *channel, _Atomic uint64_t *flag,
+                                  uint64_t value)
+{
+    uint64_t seen;
+    uint32_t looks = channel->looks;
+
+    /* Acquire, pairs with the release in raise_flag(). */
+    while ((seen = atomic_load_explicit(flag, memory_order_acquire)) < value && looks-- > 0)
+        ch_arch_relax();
+    return seen;
+}
+
 /* Whether `who` has raised its flag. The first time that we meet in an operation its word about it is
  * compared with ours: no byte of a different operation is taken. */
 static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint32_t who,
@@ -68,8 +82,7 @@ static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint
 {
     struct ch_member *member = &channel->members[who];
     struct ch_unit *unit = &member->control->units[run->round % 2];
-    /* Acquire, pairs with the release in raise_flag(). */
-    uint64_t value = atomic_load_explicit(&unit->flag, memory_order_acquire);
+    uint64_t value = look_for_a_moment(channel, &unit->flag, ch_flag_value(run->round, flag));
 
     run->waits_for = (int)who;
     if (value < ch_flag_value(run->round, flag))
@@ -142,7 +155,7 @@ static void start_recv(struct ch_channel *channel, struct ch_run *run, uint32_t 
 static void start_transfers(struct ch_channel *channel, struct ch_run *run,
                             const struct ch_step *step)
 {
-    const struct ch_range *ranges = &run->sched->ranges[step->first_range];
+    const struct ch_range *ranges = &run->plan->sched->ranges[step->first_range];
     uint32_t nsent = step->kind == CH_RECV       ? 0
                      : step->kind == CH_SENDRECV ? step->nsrcs
                                                  : step->nranges;
@@ -205,7 +218,7 @@ static choir_status move_messages(struct ch_channel *channel, struct ch_run *run
 static choir_status do_step(struct ch_channel *channel, struct ch_run *run,
                             const struct ch_step *step)
 {
-    const struct ch_range *ranges = &run->sched->ranges[step->first_range];
+    const struct ch_range *ranges = &run->plan->sched->ranges[step->first_range];
 
     switch ((enum ch_step_kind)step->kind) {
     case CH_COPY:
@@ -243,8 +256,8 @@ static choir_status do_step(struct ch_channel *channel, struct ch_run *run,
 static choir_status run_schedule(struct ch_channel *channel, struct ch_run *run)
 {
     while (run->rounds_left > 0) {
-        while (run->step < run->sched->nsteps) {
-            choir_status rc = do_step(channel, run, &run->sched->steps[run->step]);
+        while (run->step < run->plan->sched->nsteps) {
+            choir_status rc = do_step(channel, run, &run->plan->sched->steps[run->step]);
 
             if (rc != CHOIR_OK)
                 return rc;
@@ -252,7 +265,7 @@ static choir_status run_schedule(struct ch_channel *channel, struct ch_run *run)
         }
         end_round(channel, run);
         run->step = 0;
-        run->offset += run->window;
+        run->offset += run->plan->window;
         run->rounds_left--;
         channel->round = ++run->round;
     }
@@ -264,23 +277,17 @@ static choir_status run_schedule(struct ch_channel *channel, struct ch_run *run)
 static choir_status plan(struct ch_channel *channel, struct ch_run *run, const struct ch_op *op,
                          size_t longest, bool uneven)
 {
-    choir_status rc;
+    /* Whoever asks for an algorithm does not mean the agreement before it. */
+    const char *algo = run->phase == CH_RUN_RUNNING ? op->algo : NULL;
+    choir_status rc = ch_plan_find(channel, op, algo, longest, uneven, &run->plan);
 
-    run->op = op;
-    run->longest = longest;
-    run->uneven = uneven;
-    run->size = ch_type_bytes[op->dtype];
-    run->acc = op->reduces ? ch_accumulator(op->dtype) : op->dtype;
-    run->acc_size = ch_type_bytes[run->acc];
-    run->offset = run->step = 0;
-    run->round = channel->round;
-    rc = ch_choose(channel, run);
     if (rc != CHOIR_OK)
         return rc;
-    run->rounds_left = run->window > 0 ? (longest + run->window - 1) / run->window : 1;
-    if (run->rounds_left == 0)
-        run->rounds_left = 1; /* nothing to move, but still to meet */
-    return ch_move_make_room(channel, run);
+    run->op = op;
+    run->offset = run->step = 0;
+    run->round = channel->round;
+    run->rounds_left = run->plan->nrounds;
+    return CHOIR_OK;
 }
 
 /* A failure after we have entered. What all ranks refuse alike (an algorithm that cannot do it) is nobody's
@@ -338,8 +345,6 @@ static choir_status advance(struct ch_channel *channel, const struct ch_op *op, 
         bool uneven;
 
         rc = ch_agree_conclude(channel, op, &longest, &uneven);
-        ch_sched_cache_put(run->cached);
-        run->cached = NULL;
         run->phase = CH_RUN_RUNNING;
         if (rc == CHOIR_OK)
             rc = start_schedule(channel, run, op, longest, uneven);
@@ -383,6 +388,4 @@ void ch_run_end(struct ch_channel *channel, struct ch_run *run)
         ch_p2p_cancel(channel->rank->p2p, &run->out, CHOIR_ERR_INTERRUPTED);
     run->moving = false;
     ch_vigil_end(&run->vigil, channel);
-    ch_sched_cache_put(run->cached);
-    run->cached = NULL;
 }

@@ -4,11 +4,11 @@
  *   ch_run_begin()   nothing but what it needs; nobody is told yet
  *   ch_run_step()    enter the operation when the descriptor's slot is free; choose the algorithm; then round
  *                    by round, step by step; CHOIR_IN_PROGRESS wherever it would have to wait
- *   ch_run_end()     gives back the schedule, and transfers that are still under way
+ *   ch_run_end()     takes back transfers that are still under way
  *
  *   ENTERING --> [AGREEING, if lengths are not known to all] --> RUNNING --> DONE
  *
- * A channel runs one at a time. On a warm path nothing is allocated: schedules are cached, scratch and tables
+ * A channel runs one at a time. On a warm path nothing is allocated: plans are kept (plan.h), scratch and tables
  * grow to what was needed most.
  */
 #ifndef CH_RUNNER_H
@@ -19,15 +19,13 @@
 #include "engine/channel.h"
 #include "engine/op.h"
 #include "engine/suspect.h"
-#include "sched/cache.h"
 
 enum ch_run_phase { CH_RUN_ENTERING, CH_RUN_AGREEING, CH_RUN_RUNNING };
 
 struct ch_run {
     enum ch_run_phase phase;
     const struct ch_op *op; /* whose blocks are moved: the caller's, or the agreement's */
-    struct ch_cached_sched *cached;
-    const struct ch_sched *sched;
+    const struct ch_plan *plan;
 
     uint64_t check;       /* what we say of the operation */
     uint64_t first_round; /* of the operation */
@@ -35,13 +33,7 @@ struct ch_run {
     uint64_t rounds_left; /* this one included */
     uint32_t step;        /* of the schedule, the next to be done */
 
-    /* How long things are: elements, and bytes of an element and of a slot. */
-    size_t longest; /* block of all ranks, once agreed */
-    bool uneven;
-    size_t window, offset; /* elements of a block that a round moves; those already moved */
-    size_t size, acc_size; /* of an element, and of an accumulator */
-    choir_type acc;
-    size_t stage_slot, line_slot, scratch_slot;
+    size_t offset; /* elements of each block that earlier rounds have moved */
 
     int waits_for; /* the member, or CH_FOR_ALL */
     struct ch_vigil vigil;
