@@ -21,12 +21,11 @@ enum { CH_BACKEND_RUN_MAX = 4096 };
 
 struct ch_backend_ops {
     const char *name;
-    size_t run_size; /* of what an operation under way needs, at most CH_BACKEND_RUN_MAX; the group
-                      * keeps it, zeroed and aligned to 64, beside the op */
-    bool at_once;    /* nothing ever has to wait: also asynchronous operations run in their call */
+    bool at_once; /* nothing ever has to wait: also asynchronous operations run in their call */
 
     /*
-     * Enter the operation.
+     * Enter the operation. `run` is where it keeps what it needs on the way: CH_BACKEND_RUN_MAX bytes beside
+     * the op, aligned to 64, not set up.
      * Threads: one at a time for collectives; sends and receives from any, at once.
      */
     choir_status (*begin)(void *self, struct ch_op *op, void *run);

@@ -58,8 +58,11 @@ static choir_status begin_transfer(struct ch_channel *channel, const struct ch_o
     uint64_t context = ch_channel_context(channel, true), tag = (uint64_t)op->tag;
     choir_status rc = ch_poisoned(channel);
 
+    run->vigil = (struct ch_vigil){ .begun = false };
+    run->begun = false;
     if (rc != CHOIR_OK)
         return rc;
+    run->transfer.on_done = NULL;
     run->begun = true;
     if (op->type == CHOIR_OP_SEND) {
         run->iov = bytes_of(&op->in, op->dtype);
@@ -183,7 +186,6 @@ static void destroy(void *self)
 
 const struct ch_backend_ops ch_backend_host = {
     .name = "host",
-    .run_size = sizeof(union host_run),
     .begin = begin,
     .step = step,
     .end = end,

@@ -29,6 +29,17 @@ uint64_t ch_now_to_monotonic(uint64_t now);
 /* The deadline that many milliseconds from now; CH_NEVER if negative. */
 ch_deadline ch_deadline_ms(int64_t timeout_ms);
 
+/* The same from a moment that ch_now() told before. */
+static inline ch_deadline ch_deadline_after(uint64_t now, int64_t timeout_ms)
+{
+    uint64_t ns;
+
+    if (timeout_ms < 0 || __builtin_mul_overflow((uint64_t)timeout_ms, (uint64_t)CH_MS, &ns) ||
+        ns > CH_NEVER - now)
+        return CH_NEVER;
+    return now + ns;
+}
+
 bool ch_deadline_passed(ch_deadline until);
 
 /* Nanoseconds left: 0 if passed, -1 for CH_NEVER; what the ch_sys_ calls take as a timeout. */

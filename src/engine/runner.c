@@ -360,6 +360,9 @@ choir_status ch_run_begin(struct ch_channel *channel, const struct ch_op *op, st
 {
     (void)op;
     run->phase = CH_RUN_ENTERING;
+    run->round = run->step = 0;
+    run->vigil = (struct ch_vigil){ .begun = false };
+    run->moving = false;
     return ch_poisoned(channel);
 }
 

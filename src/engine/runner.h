@@ -42,7 +42,7 @@ struct ch_run {
     struct ch_transfer out, in;
 };
 
-/* `run` is zeroed. */
+/* begin() sets `run` up. */
 choir_status ch_run_begin(struct ch_channel *channel, const struct ch_op *op, struct ch_run *run);
 choir_status ch_run_step(struct ch_channel *channel, const struct ch_op *op, struct ch_run *run);
 void ch_run_end(struct ch_channel *channel, struct ch_run *run);

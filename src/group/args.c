@@ -85,12 +85,6 @@ choir_status ch_check_reduction(struct ch_call *call, choir_type type)
     return CHOIR_OK;
 }
 
-uint64_t ch_hash_add(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0xff51afd7ed558ccd);
-    return hash ^ (hash >> 32);
-}
-
 void ch_op_length(struct ch_call *call, choir_type type, size_t count)
 {
     call->op.dtype = type;

@@ -22,8 +22,24 @@ choir_status ch_check_reduction(struct ch_call *call, choir_type type);
 choir_status ch_check_same_type(const char *name, const choir_buf *buf, choir_type type);
 
 /* A hash over what the ranks must agree on. */
-uint64_t ch_hash_add(uint64_t hash, uint64_t value);
+static inline uint64_t ch_hash_add(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0xff51afd7ed558ccd);
+    return hash ^ (hash >> 32);
+}
 #define CH_HASH_START UINT64_C(0x9e3779b97f4a7c15)
+
+/* An operation of one kind and length, with all else to be filled in. */
+static inline struct ch_op ch_op_of(choir_optype type, enum ch_coll coll, choir_type dtype,
+                                    size_t count)
+{
+    return (struct ch_op){ .type = type,
+                           .coll = coll,
+                           .dtype = dtype,
+                           .peer = -1,
+                           .longest = count,
+                           .counts = ch_hash_add(CH_HASH_START, count) };
+}
 
 /* What all collectives of one length have in common: op.dtype, longest, counts. */
 void ch_op_length(struct ch_call *call, choir_type type, size_t count);

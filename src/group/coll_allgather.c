@@ -3,6 +3,7 @@
  */
 #include "base/error.h"
 #include "group/args.h"
+#include "group/direct.h"
 #include "group/group.h"
 #include "group/lists.h"
 #include "group/overlap.h"
@@ -52,13 +53,34 @@ static choir_status build_allgather_into(struct ch_call *call, const choir_buf *
     return rc == CHOIR_OK ? ch_call_results(call, out, 1) : rc;
 }
 
+static bool run_into_directly(choir_group *group, const choir_buf *in, const choir_buf *out,
+                              const choir_coll_opts *opts, choir_status *rc_out)
+{
+    uint32_t n = (uint32_t)group->nranks, me = (uint32_t)group->rank;
+    size_t nbytes = in->count * ch_type_bytes[in->type];
+    struct ch_op op = ch_op_of(CHOIR_OP_ALLGATHER_INTO, CH_ALLGATHER, in->type, in->count);
+
+    if (in->type != out->type || out->count / n != in->count || out->count % n != 0)
+        return false;
+    op.in_place = in->data == (char *)out->data + me * nbytes;
+    if (!op.in_place && !ch_direct_apart(in->data, nbytes, out->data, n * nbytes))
+        return false;
+    op.in = ch_blocks(me, 1, 1, in->data, in->count);
+    op.out = ch_blocks(0, 1, n, out->data, in->count);
+    return ch_direct_run(group, &op, "choir_allgather_into", opts, rc_out);
+}
+
 choir_status choir_allgather_into(choir_group *group, choir_buf in, choir_buf out,
                                   const choir_coll_opts *opts, choir_work **work_out)
 {
     struct ch_call here, *call;
-    choir_status rc = ch_call_open(group, "choir_allgather_into", CHOIR_OP_ALLGATHER_INTO, opts,
-                                   work_out != NULL, &here, &call);
+    choir_status rc;
 
+    if (ch_direct_may(group, opts, work_out) && ch_direct_buf(&in) && ch_direct_buf(&out) &&
+        run_into_directly(group, &in, &out, opts, &rc))
+        return rc;
+    rc = ch_call_open(group, "choir_allgather_into", CHOIR_OP_ALLGATHER_INTO, opts,
+                      work_out != NULL, &here, &call);
     if (rc != CHOIR_OK)
         return rc;
     call->op.coll = CH_ALLGATHER;

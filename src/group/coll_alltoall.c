@@ -7,6 +7,7 @@
  */
 #include "base/error.h"
 #include "group/args.h"
+#include "group/direct.h"
 #include "group/group.h"
 #include "group/memory.h"
 #include "group/overlap.h"
@@ -162,14 +163,33 @@ static choir_status build_base(struct ch_call *call, const choir_buf *in, const 
     return ch_call_results(call, out, 1);
 }
 
+static bool run_base_directly(choir_group *group, const choir_buf *in, const choir_buf *out,
+                              const choir_coll_opts *opts, choir_status *rc_out)
+{
+    uint32_t n = (uint32_t)group->nranks, me = (uint32_t)group->rank;
+    size_t count = in->count / n, nbytes = in->count * ch_type_bytes[in->type];
+    struct ch_op op = ch_op_of(CHOIR_OP_ALLTOALL_BASE, CH_ALLTOALL, in->type, count);
+
+    if (in->type != out->type || in->count != out->count || in->count % n != 0 ||
+        !ch_direct_apart(in->data, nbytes, out->data, nbytes))
+        return false;
+    op.in = ch_blocks(me * n, 1, n, in->data, count);
+    op.out = ch_blocks(me, n, n, out->data, count);
+    return ch_direct_run(group, &op, "choir_alltoall_base", opts, rc_out);
+}
+
 choir_status choir_alltoall_base(choir_group *group, choir_buf in, const size_t *in_splits,
                                  choir_buf out, const size_t *out_splits,
                                  const choir_coll_opts *opts, choir_work **work_out)
 {
     struct ch_call here, *call;
-    choir_status rc = ch_call_open(group, "choir_alltoall_base", CHOIR_OP_ALLTOALL_BASE, opts,
-                                   work_out != NULL, &here, &call);
+    choir_status rc;
 
+    if (ch_direct_may(group, opts, work_out) && in_splits == NULL && out_splits == NULL &&
+        ch_direct_buf(&in) && ch_direct_buf(&out) && run_base_directly(group, &in, &out, opts, &rc))
+        return rc;
+    rc = ch_call_open(group, "choir_alltoall_base", CHOIR_OP_ALLTOALL_BASE, opts, work_out != NULL,
+                      &here, &call);
     if (rc != CHOIR_OK)
         return rc;
     call->op.coll = CH_ALLTOALL;

@@ -14,15 +14,23 @@
 #include "base/mem.h"
 #include "group/args.h"
 #include "group/batch.h"
+#include "group/direct.h"
 #include "group/group.h"
 #include "group/memory.h"
 
 choir_status choir_barrier(choir_group *group, const choir_coll_opts *opts, choir_work **work_out)
 {
     struct ch_call here, *call;
-    choir_status rc = ch_call_open(group, "choir_barrier", CHOIR_OP_BARRIER, opts, work_out != NULL,
-                                   &here, &call);
+    struct ch_op op;
+    choir_status rc;
 
+    if (ch_direct_may(group, opts, work_out)) {
+        op = ch_op_of(CHOIR_OP_BARRIER, CH_BARRIER, CHOIR_U8, 0);
+        if (ch_direct_run(group, &op, "choir_barrier", opts, &rc))
+            return rc;
+    }
+    rc = ch_call_open(group, "choir_barrier", CHOIR_OP_BARRIER, opts, work_out != NULL, &here,
+                      &call);
     if (rc != CHOIR_OK)
         return rc;
     call->op.coll = CH_BARRIER;

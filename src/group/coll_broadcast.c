@@ -2,6 +2,7 @@
  * coll_broadcast.c - choir_broadcast(): one block, the root's.
  */
 #include "group/args.h"
+#include "group/direct.h"
 #include "group/group.h"
 #include "group/memory.h"
 
@@ -25,13 +26,30 @@ static choir_status build(struct ch_call *call, const choir_buf *buf)
     return ch_call_results(call, buf, 1);
 }
 
+static bool run_directly(choir_group *group, const choir_buf *buf, const choir_coll_opts *opts,
+                         choir_status *rc_out)
+{
+    struct ch_op op = ch_op_of(CHOIR_OP_BROADCAST, CH_BROADCAST, buf->type, buf->count);
+
+    op.root = ch_root_of(opts);
+    op.in_place = op.root == (uint32_t)group->rank;
+    op.out = ch_blocks(0, 1, 1, buf->data, buf->count);
+    if (op.in_place)
+        op.in = op.out;
+    return ch_direct_run(group, &op, "choir_broadcast", opts, rc_out);
+}
+
 choir_status choir_broadcast(choir_group *group, choir_buf buf, const choir_coll_opts *opts,
                              choir_work **work_out)
 {
     struct ch_call here, *call;
-    choir_status rc = ch_call_open(group, "choir_broadcast", CHOIR_OP_BROADCAST, opts,
-                                   work_out != NULL, &here, &call);
+    choir_status rc;
 
+    if (ch_direct_may(group, opts, work_out) && ch_direct_buf(&buf) &&
+        ch_direct_root(group, opts) && run_directly(group, &buf, opts, &rc))
+        return rc;
+    rc = ch_call_open(group, "choir_broadcast", CHOIR_OP_BROADCAST, opts, work_out != NULL, &here,
+                      &call);
     if (rc != CHOIR_OK)
         return rc;
     call->op.coll = CH_BROADCAST;

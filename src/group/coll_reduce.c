@@ -3,6 +3,7 @@
  */
 #include "base/error.h"
 #include "group/args.h"
+#include "group/direct.h"
 #include "group/group.h"
 #include "group/memory.h"
 #include "group/overlap.h"
@@ -49,13 +50,42 @@ static choir_status build(struct ch_call *call, const choir_buf *buf, bool has_r
     return rc == CHOIR_OK ? ch_call_results(call, buf, 1) : rc;
 }
 
+/* The short way: `has_result` is false on those that only give. */
+static bool run_directly(choir_group *group, choir_optype type, enum ch_coll coll, const char *name,
+                         const choir_buf *buf, uint32_t root, bool has_result,
+                         const choir_coll_opts *opts, choir_status *rc_out)
+{
+    const void *input = opts != NULL ? opts->input : NULL;
+    size_t nbytes = buf->count * ch_type_bytes[buf->type];
+    bool in_place = input == NULL || input == buf->data;
+    struct ch_op op = ch_op_of(type, coll, buf->type, buf->count);
+
+    if (!in_place && !ch_direct_apart(input, nbytes, buf->data, nbytes))
+        return false;
+    op.reduces = true;
+    op.redop = opts != NULL ? opts->op : CHOIR_SUM;
+    op.factor = 1.0;
+    op.root = root;
+    op.in_place = in_place && has_result;
+    op.in = ch_blocks(0, 1, 1, (void *)(uintptr_t)(in_place ? buf->data : input), buf->count);
+    if (has_result)
+        op.out = ch_blocks(0, 1, 1, buf->data, buf->count);
+    return ch_direct_run(group, &op, name, opts, rc_out);
+}
+
 choir_status choir_allreduce(choir_group *group, choir_buf buf, const choir_coll_opts *opts,
                              choir_work **work_out)
 {
     struct ch_call here, *call;
-    choir_status rc = ch_call_open(group, "choir_allreduce", CHOIR_OP_ALLREDUCE, opts,
-                                   work_out != NULL, &here, &call);
+    choir_status rc;
 
+    if (ch_direct_may(group, opts, work_out) && ch_direct_buf(&buf) &&
+        ch_direct_reduces(opts, buf.type) &&
+        run_directly(group, CHOIR_OP_ALLREDUCE, CH_ALLREDUCE, "choir_allreduce", &buf, 0, true,
+                     opts, &rc))
+        return rc;
+    rc = ch_call_open(group, "choir_allreduce", CHOIR_OP_ALLREDUCE, opts, work_out != NULL, &here,
+                      &call);
     if (rc != CHOIR_OK)
         return rc;
     call->op.coll = CH_ALLREDUCE;
@@ -66,9 +96,14 @@ choir_status choir_reduce(choir_group *group, choir_buf buf, const choir_coll_op
                           choir_work **work_out)
 {
     struct ch_call here, *call;
-    choir_status rc = ch_call_open(group, "choir_reduce", CHOIR_OP_REDUCE, opts, work_out != NULL,
-                                   &here, &call);
+    choir_status rc;
 
+    if (ch_direct_may(group, opts, work_out) && ch_direct_buf(&buf) &&
+        ch_direct_reduces(opts, buf.type) && ch_direct_root(group, opts) &&
+        run_directly(group, CHOIR_OP_REDUCE, CH_REDUCE, "choir_reduce", &buf, ch_root_of(opts),
+                     ch_root_of(opts) == (uint32_t)group->rank, opts, &rc))
+        return rc;
+    rc = ch_call_open(group, "choir_reduce", CHOIR_OP_REDUCE, opts, work_out != NULL, &here, &call);
     if (rc != CHOIR_OK)
         return rc;
     call->op.coll = CH_REDUCE;

@@ -2,6 +2,7 @@
  * coll_reduce_scatter.c - choir_reduce_scatter() and its forms: everybody's block r, reduced, to rank r.
  */
 #include "group/args.h"
+#include "group/direct.h"
 #include "group/group.h"
 #include "group/lists.h"
 #include "group/overlap.h"
@@ -55,13 +56,38 @@ static choir_status build_reduce_scatter_from(struct ch_call *call, const choir_
     return rc == CHOIR_OK ? ch_call_results(call, out, 1) : rc;
 }
 
+static bool run_from_directly(choir_group *group, const choir_buf *in, const choir_buf *out,
+                              const choir_coll_opts *opts, choir_status *rc_out)
+{
+    uint32_t n = (uint32_t)group->nranks, me = (uint32_t)group->rank;
+    size_t nbytes = out->count * ch_type_bytes[out->type];
+    struct ch_op op = ch_op_of(CHOIR_OP_REDUCE_SCATTER_FROM, CH_REDUCE_SCATTER, out->type,
+                               out->count);
+
+    if (in->type != out->type || in->count / n != out->count || in->count % n != 0)
+        return false;
+    op.in_place = out->data == (char *)in->data + me * nbytes;
+    if (!op.in_place && !ch_direct_apart(in->data, n * nbytes, out->data, nbytes))
+        return false;
+    op.reduces = true;
+    op.redop = opts != NULL ? opts->op : CHOIR_SUM;
+    op.factor = 1.0;
+    op.in = ch_blocks(0, 1, n, in->data, out->count);
+    op.out = ch_blocks(me, 1, 1, out->data, out->count);
+    return ch_direct_run(group, &op, "choir_reduce_scatter_from", opts, rc_out);
+}
+
 choir_status choir_reduce_scatter_from(choir_group *group, choir_buf in, choir_buf out,
                                        const choir_coll_opts *opts, choir_work **work_out)
 {
     struct ch_call here, *call;
-    choir_status rc = ch_call_open(group, "choir_reduce_scatter_from", CHOIR_OP_REDUCE_SCATTER_FROM,
-                                   opts, work_out != NULL, &here, &call);
+    choir_status rc;
 
+    if (ch_direct_may(group, opts, work_out) && ch_direct_buf(&in) && ch_direct_buf(&out) &&
+        ch_direct_reduces(opts, out.type) && run_from_directly(group, &in, &out, opts, &rc))
+        return rc;
+    rc = ch_call_open(group, "choir_reduce_scatter_from", CHOIR_OP_REDUCE_SCATTER_FROM, opts,
+                      work_out != NULL, &here, &call);
     if (rc != CHOIR_OK)
         return rc;
     call->op.coll = CH_REDUCE_SCATTER;

@@ -4,6 +4,7 @@
 #include "group/flightlog.h"
 
 #include "group/group.h"
+#include "sched/blocks.h"
 #include "trace/flight.h"
 
 enum { BUFS_MAX = 4 }; /* the record has room for the shapes of a few */
@@ -77,4 +78,34 @@ void ch_flightlog_done(struct ch_call *call)
 
     ch_flight_done(call->group->flight, call->flight, call->ended, call->status,
                    any ? call->op.peer : -1);
+}
+
+uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, uint64_t now)
+{
+    choir_buf in, out;
+    struct ch_flight_info info = { .op = op->type,
+                                   .timeout_ms = op->timeout_ms,
+                                   .started = true,
+                                   .reduces = op->reduces,
+                                   .redop = op->redop,
+                                   .has_root = ch_coll_rooted(op->coll),
+                                   .root = (int)op->root,
+                                   .peer = op->peer,
+                                   .ins = &in,
+                                   .outs = &out };
+
+    if (group->flight == NULL)
+        return 0;
+    info.collective_seq = op->seq + 1;
+    info.p2p_seq = atomic_load_explicit(&group->ntransfers, memory_order_relaxed);
+    info.op_id = info.collective_seq + info.p2p_seq;
+    info.nins = bufs_of(&op->in, op->dtype, &in);
+    info.nouts = bufs_of(&op->out, op->dtype, &out);
+    return ch_flight_issue(group->flight, &info, now);
+}
+
+void ch_flightlog_direct_done(choir_group *group, uint64_t flight, uint64_t now,
+                              choir_status status)
+{
+    ch_flight_done(group->flight, flight, now, status, -1);
 }

@@ -43,6 +43,7 @@ choir_status ch_group_create(struct ch_context *context, int rank, int nranks, i
     group->global = global;
     group->backend = backend;
     group->backend_self = backend_self;
+    group->direct = backend != NULL && !backend->at_once;
     ch_ref_init(&group->refs);
     ch_lock_init(&group->lock, CH_LOCK_GROUP);
     ch_list_init(&group->queue);
@@ -184,8 +185,9 @@ static bool nothing_pending(void *arg)
 {
     const choir_group *group = arg;
 
-    /* Acquire, pairs with ch_group_settle(): what hooks did is seen. */
-    return atomic_load_explicit(&group->npending, memory_order_acquire) == 0;
+    /* Acquire, pairs with ch_group_settle(): what hooks did is seen. Who has the token runs something. */
+    return atomic_load_explicit(&group->npending, memory_order_acquire) == 0 &&
+           ch_token_is_free(&group->token);
 }
 
 choir_status choir_group_wait_pending(choir_group *group, int64_t timeout_ms)
@@ -215,7 +217,7 @@ choir_status choir_group_shutdown(choir_group *group, int64_t timeout_ms)
     if (rc != CHOIR_OK)
         return rc;
     ch_lock(&group->lock);
-    group->closed = true;
+    atomic_store_explicit(&group->closed, true, memory_order_release);
     ch_unlock(&group->lock);
     return CHOIR_OK;
 }
@@ -291,7 +293,7 @@ void choir_group_destroy(choir_group *group)
     ch_error_save(&last); /* of a call that failed and ends its group this way */
     ch_registry_remove(group);
     ch_lock(&group->lock);
-    group->closed = true;
+    atomic_store_explicit(&group->closed, true, memory_order_release);
     ch_unlock(&group->lock);
     wait_for_end(group);
     ch_batches_forget(group);

@@ -33,6 +33,7 @@ struct choir_group {
 
     const struct ch_backend_ops *backend;
     void *backend_self;
+    bool direct;                    /* collectives may go the short way (direct.h) */
     struct ch_fake fake;            /* backend_self of fake groups */
     struct ch_flight_group *flight; /* NULL: nothing is recorded */
 
@@ -44,7 +45,7 @@ struct choir_group {
     struct ch_list batches;   /* open ones, of whichever thread */
     choir_work *free_works;   /* a stack */
     size_t nfree_works;
-    bool closed;         /* shut down, or being destroyed: nothing new */
+    _Atomic bool closed; /* shut down, or being destroyed: nothing new; written under the lock */
     _Atomic bool hooked; /* there is one; written under the lock, read by anybody */
     void (*hook)(void *arg, const choir_work_info *info);
     void *hook_arg;
@@ -55,6 +56,7 @@ struct choir_group {
 
     _Atomic uint64_t ncollectives, ntransfers; /* issued; written under the lock, read by anybody */
     _Atomic uint64_t nbatches;                 /* length of `batches`: most calls need not look */
+    _Atomic uint64_t nqueued; /* collectives that went through the queue, not done */
     _Atomic uint64_t
         nnotes; /* posted to the thread that calls back, not yet run: part of the next */
     _Atomic uint64_t npending; /* issued, not done or with callbacks still to run */

@@ -326,9 +326,7 @@ choir_status ch_block_copy(struct ch_call *call, const choir_buf *buf, struct ch
 void ch_blocks_even(struct ch_blocks *blocks, uint32_t first, uint32_t step, uint32_t nblocks,
                     void *base, size_t count)
 {
-    *blocks = (struct ch_blocks){
-        .first = first, .step = step, .nblocks = nblocks, .base = base, .count = count
-    };
+    *blocks = ch_blocks(first, step, nblocks, base, count);
 }
 
 void ch_blocks_of(struct ch_blocks *blocks, uint32_t first, uint32_t step, uint32_t nblocks,

@@ -42,7 +42,6 @@ static choir_status begin(struct ch_call *call)
         ch_flightlog_started(call);
     }
     ch_memory_pack(call, group->backend->at_once);
-    memset(call->run, 0, group->backend->run_size);
     call->begun = true;
     rc = group->backend->begin(group->backend_self, &call->op, call->run);
     return rc == CHOIR_IN_PROGRESS ? CHOIR_OK : rc;
@@ -78,13 +77,19 @@ choir_status ch_call_advance(struct ch_call *call)
     return rc;
 }
 
+choir_status ch_queue_timed_out(const choir_group *group, const struct ch_op *op, const char *name,
+                                uint64_t issued, bool began)
+{
+    double s = (double)(ch_now() - issued) / CH_S;
+
+    return ch_fail(CHOIR_ERR_TIMEOUT, "%s %llu of group %s timed out after %.1f s%s", name,
+                   (unsigned long long)op->seq, group->name, s,
+                   began ? "" : ", waiting behind others of this rank");
+}
+
 static choir_status timed_out(const struct ch_call *call)
 {
-    double s = (double)(ch_now() - call->issued) / CH_S;
-
-    return ch_fail(CHOIR_ERR_TIMEOUT, "%s %llu of group %s timed out after %.1f s%s", call->name,
-                   (unsigned long long)call->op.seq, call->group->name, s,
-                   call->began == 0 ? ", waiting behind others of this rank" : "");
+    return ch_queue_timed_out(call->group, &call->op, call->name, call->issued, call->began != 0);
 }
 
 /* Its time is up: the backend knows best what was missing. */
@@ -95,16 +100,20 @@ static choir_status expire(struct ch_call *call)
     return rc == CHOIR_IN_PROGRESS ? timed_out(call) : rc;
 }
 
+void ch_queue_name_operation(choir_error *error, choir_optype type)
+{
+    const char *name = choir_optype_name(type);
+
+    if (error->operation[0] == '\0')
+        memcpy(error->operation, name, strlen(name) + 1);
+}
+
 /* What was issued must be done on all ranks, or the group is of no use: nobody knows any more who is where.
  * A send or receive may fail by itself, and all that is nobody else's business. */
 static void note_failure(struct ch_call *call)
 {
     ch_error_save(&call->error);
-    if (call->error.operation[0] == '\0') {
-        const char *name = choir_optype_name(call->op.type);
-
-        memcpy(call->error.operation, name, strlen(name) + 1);
-    }
+    ch_queue_name_operation(&call->error, call->op.type);
     if (call->group->backend->at_once)
         return;
     if (call->collective || choir_status_loses(call->status) == CHOIR_LOSES_GROUP)
@@ -159,6 +168,8 @@ void ch_call_finish(struct ch_call *call, choir_status rc)
         while (!ch_list_empty(&work->callbacks))
             ch_list_push_back(&callbacks, ch_list_pop_front(&work->callbacks));
     }
+    if (call->collective)
+        atomic_fetch_sub_explicit(&group->nqueued, 1, memory_order_acq_rel);
     /* Release, pairs with the acquire in ch_call_is_done(). On a stack it may be gone now. */
     atomic_store_explicit(&call->state, CH_CALL_DONE, memory_order_release);
     ring(group);
@@ -184,13 +195,16 @@ static choir_status enter_locked(struct ch_call *call)
     choir_group *group = call->group;
 
     ch_lock_assert_held(&group->lock);
-    if (group->closed)
+    if (atomic_load_explicit(&group->closed, memory_order_relaxed))
         return ch_fail(CHOIR_ERR_STATE, "group %s was shut down", group->name);
     if (call->collective)
         call->op.seq = atomic_fetch_add_explicit(&group->ncollectives, 1, memory_order_relaxed);
     else if (!call->inner)
         call->op.seq = atomic_fetch_add_explicit(&group->ntransfers, 1, memory_order_relaxed);
     ch_flightlog_issued(call);
+    /* Release, pairs with the acquire in ch_direct_run(). */
+    if (call->collective)
+        atomic_fetch_add_explicit(&group->nqueued, 1, memory_order_release);
     atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
     atomic_store_explicit(&call->state, CH_CALL_QUEUED, memory_order_relaxed);
     if (call->collective &&
@@ -301,7 +315,7 @@ static bool run_queue(choir_group *group)
 
 /* Give the token back. What is left in the list is somebody's: of who waits, and is rung if it asked, or of
  * the service thread, which asked if it found the token taken. */
-static void leave(choir_group *group)
+void ch_queue_leave(choir_group *group)
 {
     /* Who asked may be choir_group_destroy(), which lets go of the context as soon as it has the token. The one
      * who leaves has it by other means: its own reference, the service thread's, or a call that the user is in. */
@@ -331,7 +345,7 @@ static bool help(void *arg)
     if (!helper->holding)
         helper->holding = ch_token_try(&group->token);
     if (helper->holding && run_queue(group)) {
-        leave(group);
+        ch_queue_leave(group);
         helper->holding = false;
     }
     return helper->ready(helper->arg);
@@ -352,7 +366,7 @@ choir_status ch_group_wait(choir_group *group, bool (*ready)(void *arg), void *a
         /* Asked or not: what is left in the list must not be forgotten. */
         bool left = !queue_is_empty(group);
 
-        leave(group);
+        ch_queue_leave(group);
         if (left)
             kick(group);
     }
@@ -473,7 +487,7 @@ static choir_status run_collective(struct ch_call *call)
         return rc;
     if (at_once) {
         ch_call_finish(call, run_here(call));
-        leave(group);
+        ch_queue_leave(group);
     } else {
         run_in_turn(call);
     }
@@ -527,7 +541,7 @@ static void run_a_little(choir_group *group, bool small)
     if (!ch_token_try(&group->token))
         return;
     (void)run_some(group, small);
-    leave(group);
+    ch_queue_leave(group);
 }
 
 /* The work is the caller's: it stays. */
@@ -714,7 +728,7 @@ enum ch_turn ch_group_turn(choir_group *group, ch_deadline *next_io)
     step = is_ripe(moving, &left, next_io);
     if (mine) {
         (void)run_queue(group);
-        leave(group);
+        ch_queue_leave(group);
     }
     finish_overdue(group);
     if (step)

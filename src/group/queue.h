@@ -24,6 +24,14 @@ void ch_queue_step_transfers(choir_group *group);
 /* Go on with a work until it has to wait for others: for who asks and does not want to wait. */
 void ch_queue_nudge(choir_work *work);
 
+/* Give the token back, and see to it that nothing in the queue is forgotten. */
+void ch_queue_leave(choir_group *group);
+
+/* For who runs an operation: words for one that took too long, and the operation's name in a record without. */
+choir_status ch_queue_timed_out(const choir_group *group, const struct ch_op *op, const char *name,
+                                uint64_t issued, bool began);
+void ch_queue_name_operation(choir_error *error, choir_optype type);
+
 /* End a call that waits in the queue or is under way with `why`; returns at once, the end may come later. */
 void ch_queue_give_up(struct ch_call *call, const choir_error *why);
 

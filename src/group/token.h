@@ -35,6 +35,12 @@ static inline bool ch_token_try(struct ch_token *token)
     }
 }
 
+/* Acquire, pairs with the release in ch_token_release(). */
+static inline bool ch_token_is_free(const struct ch_token *token)
+{
+    return atomic_load_explicit(&token->state, memory_order_acquire) == CH_TOKEN_FREE;
+}
+
 /* True if somebody asked meanwhile. Acquire and release: also pairs with the asking, so that the holder sees
  * what an asker did before it asked (queued something, counted itself asleep). */
 static inline bool ch_token_release(struct ch_token *token)

@@ -61,7 +61,8 @@ static void recycle(choir_work *work)
         ch_free(work->call.results);
     choir_work_unref(work->batch);
     ch_lock(&group->lock);
-    kept = group->nfree_works < POOL_MAX && !group->closed;
+    kept = group->nfree_works < POOL_MAX &&
+           !atomic_load_explicit(&group->closed, memory_order_relaxed);
     if (kept) {
         work->next_free = group->free_works;
         group->free_works = work;

@@ -222,7 +222,8 @@ static uint64_t bits_of(const struct ch_flight_info *info)
 {
     return (uint64_t)(info->op & 0xff) | (uint64_t)(info->redop & 0xff) << 8 |
            (info->is_p2p ? CH_FLIGHT_BIT_P2P : 0) | (info->reduces ? CH_FLIGHT_BIT_REDUCES : 0) |
-           (info->has_root ? CH_FLIGHT_BIT_ROOT : 0);
+           (info->has_root ? CH_FLIGHT_BIT_ROOT : 0) |
+           (info->started ? (uint64_t)CH_FLIGHT_IS_STARTED << CH_FLIGHT_STATE_SHIFT : 0);
 }
 
 static uint64_t capped(size_t n)
@@ -245,7 +246,7 @@ static void put_record(struct ch_flight_slot *slot, const struct ch_flight_group
     put(slot, CH_FLIGHT_P2P_SEQ, info->p2p_seq);
     put(slot, CH_FLIGHT_OP_ID, info->op_id);
     put(slot, CH_FLIGHT_ISSUED, now);
-    put(slot, CH_FLIGHT_STARTED, 0);
+    put(slot, CH_FLIGHT_STARTED, info->started ? now : 0);
     put(slot, CH_FLIGHT_DONE, 0);
     put(slot, CH_FLIGHT_TIMEOUT, (uint64_t)info->timeout_ms);
     put(slot, CH_FLIGHT_THREAD, this_thread | capped(info->nins) << 32 | capped(info->nouts) << 48);
@@ -270,6 +271,8 @@ uint64_t ch_flight_issue(struct ch_flight_group *group, const struct ch_flight_i
     raise_to(&group->last_record, record);
     if (!info->is_p2p)
         raise_to(&group->enqueued, info->collective_seq + 1);
+    if (info->started && !info->is_p2p)
+        raise_to(&group->started, info->collective_seq + 1);
     if (take_turn(slot, record, false)) {
         put_record(slot, group, info, now);
         leave_turn(slot, record);

@@ -50,6 +50,7 @@ void ch_flight_group_close(struct ch_flight_group *group);
 struct ch_flight_info {
     choir_optype op;
     bool is_p2p;
+    bool started;                     /* it begins now: no ch_flight_started() follows */
     uint64_t collective_seq, p2p_seq; /* the group's counters, this operation included */
     uint64_t op_id;                   /* counts every operation, also those inside of batches */
     int64_t timeout_ms;               /* what it has in the end; negative: none */

@@ -55,7 +55,7 @@ struct ch_p2p_refusal {
 };
 void ch_p2p_on_refusal(struct ch_p2p *p2p, const struct ch_p2p_refusal *refusal);
 
-/* A send or a receive. Lives in its owner, zeroed before the first use; its buffers and `iov` are lent until
+/* A send or a receive. Lives in its owner, who sets on_done before the first use; its buffers and `iov` are lent until
  * it is done, and may be used again then. */
 struct ch_transfer {
     _Atomic uint64_t
