@@ -22,16 +22,6 @@ static struct ch_call_slot *slot_of(const struct ch_channel *channel, uint32_t w
     return &channel->members[who].control->calls[number % CH_CALLS_KEPT];
 }
 
-/* Relaxed: published by what follows, the release of `entered` or of a flag. */
-static void write_slot(struct ch_call_slot *slot, const struct ch_call_desc *desc)
-{
-    uint64_t words[CH_ARRAY_LEN(slot->words)];
-
-    memcpy(words, desc, sizeof(words));
-    for (size_t i = 0; i < CH_ARRAY_LEN(words); i++)
-        atomic_store_explicit(&slot->words[i], words[i], memory_order_relaxed);
-}
-
 /* Relaxed: after the acquire of `entered` or of a flag. */
 static struct ch_call_desc read_slot(struct ch_call_slot *slot)
 {
@@ -67,46 +57,73 @@ static uint64_t hash_name(const char *name)
     return hash;
 }
 
-/* Everything that must be the same on all ranks; never 0, which would mean "do not compare". */
-static uint64_t next_check(const struct ch_channel *channel, const struct ch_call_desc *d,
-                           const char *algo)
+/* What was called, in the two words of struct ch_call_desc that tell it. Put together here and not in memory, out
+ * of which the processor would have to wait for whole words. */
+static uint64_t what_was_called(const struct ch_op *op)
 {
-    uint64_t what = (uint64_t)d->type << 32 | (uint64_t)d->dtype << 24 | (uint64_t)d->uneven << 16;
-    uint64_t hash = mix(channel->check ^ channel->id, d->counts);
+    return op->root | (uint64_t)op->type << 32 | (uint64_t)op->dtype << 48 |
+           (uint64_t)op->redop << 56;
+}
 
-    if (d->reduces)
-        what |= (uint64_t)d->redop << 8 | 1;
-    if (d->rooted)
-        what |= (uint64_t)d->root << 48 | 2;
-    hash = mix(mix(hash, what), d->root * (uint64_t)d->rooted);
-    if (CH_UNLIKELY(algo != NULL))
-        hash = mix(hash, hash_name(algo));
+static uint64_t how_it_was_called(const struct ch_op *op)
+{
+    return (uint64_t)op->coll | (uint64_t)op->reduces << 8 |
+           (uint64_t)ch_coll_rooted(op->coll) << 16 | (uint64_t)op->uneven << 24;
+}
+_Static_assert(
+    __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && offsetof(struct ch_call_desc, root) == 40 &&
+        offsetof(struct ch_call_desc, type) == 44 && offsetof(struct ch_call_desc, dtype) == 46 &&
+        offsetof(struct ch_call_desc, redop) == 47 && offsetof(struct ch_call_desc, coll) == 48 &&
+        offsetof(struct ch_call_desc, reduces) == 49 &&
+        offsetof(struct ch_call_desc, rooted) == 50 &&
+        offsetof(struct ch_call_desc, uneven) == 51 && offsetof(struct ch_call_desc, number) == 56,
+    "as put together above");
+
+/* Everything that must be the same on all ranks; never 0, which would mean "do not compare". What does not count
+ * (the reduction of one that does not reduce) is 0. */
+static uint64_t next_check(const struct ch_channel *channel, const struct ch_op *op, uint64_t what,
+                           uint64_t how)
+{
+    uint64_t hash = mix(mix(mix(channel->check ^ channel->id, op->counts), what), how);
+
+    if (CH_UNLIKELY(op->algo != NULL))
+        hash = mix(hash, hash_name(op->algo));
     return hash | 1;
+}
+
+static uint64_t bits_of(double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+/* Relaxed: published by what follows, the release of `entered` or of a flag. */
+static void put(struct ch_call_slot *slot, size_t offset, uint64_t word)
+{
+    atomic_store_explicit(&slot->words[offset / sizeof(word)], word, memory_order_relaxed);
 }
 
 void ch_call_enter(struct ch_channel *channel, const struct ch_op *op)
 {
+    uint64_t what = what_was_called(op), how = how_it_was_called(op);
+    uint64_t number = ++channel->ncalls;
     struct ch_control *control = channel->members[channel->me].control;
-    struct ch_call_desc desc = { .seq = op->seq,
-                                 .counts = op->counts,
-                                 .longest = op->longest,
-                                 .factor = op->factor,
-                                 .root = op->root,
-                                 .type = (uint16_t)op->type,
-                                 .dtype = (uint8_t)op->dtype,
-                                 .redop = (uint8_t)op->redop,
-                                 .coll = (uint8_t)op->coll,
-                                 .reduces = op->reduces,
-                                 .rooted = ch_coll_rooted(op->coll),
-                                 .uneven = op->uneven,
-                                 .number = channel->ncalls + 1 };
+    struct ch_call_slot *slot = &control->calls[number % CH_CALLS_KEPT];
 
-    channel->check = desc.check = next_check(channel, &desc, op->algo);
-    channel->ncalls++;
-    write_slot(slot_of(channel, channel->me, channel->ncalls), &desc);
+    channel->check = next_check(channel, op, what, how);
+    put(slot, offsetof(struct ch_call_desc, seq), op->seq);
+    put(slot, offsetof(struct ch_call_desc, check), channel->check);
+    put(slot, offsetof(struct ch_call_desc, counts), op->counts);
+    put(slot, offsetof(struct ch_call_desc, longest), op->longest);
+    put(slot, offsetof(struct ch_call_desc, factor), bits_of(op->factor));
+    put(slot, offsetof(struct ch_call_desc, root), what);
+    put(slot, offsetof(struct ch_call_desc, coll), how);
+    put(slot, offsetof(struct ch_call_desc, number), number);
     /* Release, pairs with the acquire in entered_by(). Nobody is rung: who sleeps waits for flags, and
      * looks here only when that takes long. */
-    atomic_store_explicit(&control->entered, channel->ncalls, memory_order_release);
+    atomic_store_explicit(&control->entered, number, memory_order_release);
 }
 
 /* --- comparing ------------------------------------------------------------------------------------ */

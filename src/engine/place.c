@@ -92,18 +92,11 @@ size_t ch_place_size(const struct ch_run *run, const struct ch_range *range)
 
 /* --- addresses ------------------------------------------------------------------------------------- */
 
-static char *piece_start(const struct ch_blocks *blocks, uint32_t index, size_t size)
-{
-    if (blocks->pieces != NULL)
-        return blocks->pieces[index].data;
-    return blocks->base + index * blocks->count * size;
-}
-
 static char *caller_memory(const struct ch_blocks *blocks, uint32_t block, size_t size)
 {
     uint32_t index;
 
-    return find_block(blocks, block, &index) ? piece_start(blocks, index, size) : NULL;
+    return find_block(blocks, block, &index) ? ch_piece_start(blocks, index, size) : NULL;
 }
 
 static char *region_start(const struct ch_channel *channel, const struct ch_run *run,
@@ -162,33 +155,12 @@ struct ch_spot ch_place_spot(const struct ch_channel *channel, const struct ch_p
     return spot;
 }
 
-static char *spot_start(const struct ch_channel *channel, const struct ch_run *run,
-                        const struct ch_spot *spot)
-{
-    if (spot->region == CH_IN)
-        return piece_start(&run->op->in, spot->index, run->plan->size);
-    if (spot->region == CH_OUT)
-        return piece_start(&run->op->out, spot->index, run->plan->size);
-    if (spot->region == CH_SCRATCH)
-        return channel->scratch;
-    return spot->at + (run->round % 2 != 0 ? spot->stride : 0);
-}
-
-struct ch_place ch_place_of(const struct ch_channel *channel, const struct ch_run *run,
-                            const struct ch_range *range)
+struct ch_place ch_place_in_round(const struct ch_channel *channel, const struct ch_run *run,
+                                  const struct ch_range *range)
 {
     const struct ch_plan *plan = run->plan;
-    struct extent extent;
+    struct extent extent = extent_of(plan, range, window_of(run, range->block));
 
-    if (CH_LIKELY(plan->spots != NULL)) {
-        const struct ch_spot *spot = &plan->spots[range - plan->sched->ranges];
-
-        if (spot->count == 0)
-            return (struct ch_place){ .at = NULL, .count = 0 };
-        return (struct ch_place){ .at = spot_start(channel, run, spot) + spot->offset,
-                                  .count = spot->count };
-    }
-    extent = extent_of(plan, range, window_of(run, range->block));
     if (extent.count == 0)
         return (struct ch_place){ .at = NULL, .count = 0 };
     return (struct ch_place){ .at = region_start(channel, run, range) +

@@ -16,9 +16,50 @@ struct ch_place {
     size_t count; /* elements */
 };
 
-/* Where a range is in this round. */
-struct ch_place ch_place_of(const struct ch_channel *channel, const struct ch_run *run,
-                            const struct ch_range *range);
+/* Where a range is in this round, of one or of several. */
+struct ch_place ch_place_in_round(const struct ch_channel *channel, const struct ch_run *run,
+                                  const struct ch_range *range);
+
+static inline char *ch_piece_start(const struct ch_blocks *blocks, uint32_t index, size_t size)
+{
+    if (blocks->pieces != NULL)
+        return blocks->pieces[index].data;
+    return blocks->base + index * blocks->count * size;
+}
+
+static inline char *ch_spot_start(const struct ch_channel *channel, const struct ch_run *run,
+                                  const struct ch_spot *spot)
+{
+    switch ((enum ch_region)spot->region) {
+    case CH_IN:
+        return ch_piece_start(&run->op->in, spot->index, run->plan->size);
+    case CH_OUT:
+        return ch_piece_start(&run->op->out, spot->index, run->plan->size);
+    case CH_SCRATCH:
+        return channel->scratch;
+    case CH_STAGE:
+    case CH_LINE:
+    case CH_NREGIONS:
+        break;
+    }
+    return spot->at + (run->round % 2 != 0 ? spot->stride : 0);
+}
+
+/* The same, quickly if it was laid out beforehand. */
+static inline struct ch_place ch_place_of(const struct ch_channel *channel,
+                                          const struct ch_run *run, const struct ch_range *range)
+{
+    const struct ch_plan *plan = run->plan;
+    const struct ch_spot *spot;
+
+    if (plan->spots == NULL)
+        return ch_place_in_round(channel, run, range);
+    spot = &plan->spots[range - plan->sched->ranges];
+    if (spot->count == 0)
+        return (struct ch_place){ .at = NULL, .count = 0 };
+    return (struct ch_place){ .at = ch_spot_start(channel, run, spot) + spot->offset,
+                              .count = spot->count };
+}
 
 /* Bytes of an element there. */
 size_t ch_place_size(const struct ch_run *run, const struct ch_range *range);

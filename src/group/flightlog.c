@@ -82,7 +82,6 @@ void ch_flightlog_done(struct ch_call *call)
 
 uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, uint64_t now)
 {
-    choir_buf in, out;
     struct ch_flight_info info = { .op = op->type,
                                    .timeout_ms = op->timeout_ms,
                                    .started = true,
@@ -90,17 +89,18 @@ uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, uint64_
                                    .redop = op->redop,
                                    .has_root = ch_coll_rooted(op->coll),
                                    .root = (int)op->root,
-                                   .peer = op->peer,
-                                   .ins = &in,
-                                   .outs = &out };
+                                   .plain = true,
+                                   .type = op->dtype,
+                                   .in_count = op->in.count * op->in.nblocks,
+                                   .out_count = op->out.count * op->out.nblocks,
+                                   .nins = op->in.nblocks > 0,
+                                   .nouts = op->out.nblocks > 0 };
 
     if (group->flight == NULL)
         return 0;
     info.collective_seq = op->seq + 1;
     info.p2p_seq = atomic_load_explicit(&group->ntransfers, memory_order_relaxed);
     info.op_id = info.collective_seq + info.p2p_seq;
-    info.nins = bufs_of(&op->in, op->dtype, &in);
-    info.nouts = bufs_of(&op->out, op->dtype, &out);
     return ch_flight_issue(group->flight, &info, now);
 }
 

@@ -206,6 +206,23 @@ static int put_buffers(struct ch_flight_slot *slot, int at, int end, choir_optyp
     return at - begin;
 }
 
+/* The same for one array on each side. */
+static void put_plain_buffers(struct ch_flight_slot *slot, const struct ch_flight_info *info)
+{
+    uint64_t head = 1 | (uint64_t)info->type << 32;
+    int at = CH_FLIGHT_SHAPES, in = info->in_count > 0 ? 2 : 0, out = info->out_count > 0 ? 2 : 0;
+
+    if (in > 0) {
+        put(slot, at, head);
+        put(slot, at + 1, info->in_count);
+    }
+    if (out > 0) {
+        put(slot, at + in, head);
+        put(slot, at + in + 1, info->out_count);
+    }
+    put(slot, CH_FLIGHT_SHAPE_WORDS, (uint64_t)in | (uint64_t)out << 32);
+}
+
 static void put_all_buffers(struct ch_flight_slot *slot, const struct ch_flight_info *info)
 {
     /* Neither side may crowd the other out. */
@@ -250,7 +267,10 @@ static void put_record(struct ch_flight_slot *slot, const struct ch_flight_group
     put(slot, CH_FLIGHT_DONE, 0);
     put(slot, CH_FLIGHT_TIMEOUT, (uint64_t)info->timeout_ms);
     put(slot, CH_FLIGHT_THREAD, this_thread | capped(info->nins) << 32 | capped(info->nouts) << 48);
-    put_all_buffers(slot, info);
+    if (info->plain)
+        put_plain_buffers(slot, info);
+    else
+        put_all_buffers(slot, info);
 }
 
 /* --- operations ----------------------------------------------------------------------------------- */

@@ -60,6 +60,11 @@ struct ch_flight_info {
     int peer, tag; /* sends and receives: a rank of the group, -1 any */
     const choir_buf *ins, *outs;
     size_t nins, nouts;
+
+    /* In their stead, one array on each side, which most operations have; 0: none. */
+    bool plain;
+    choir_type type;
+    size_t in_count, out_count;
 };
 
 /*
