@@ -127,11 +127,11 @@ static choir_status get_schedule(struct ch_channel *channel, struct ch_plan *pla
     return rc;
 }
 
+/* All but the room. */
 static void drop(struct ch_plan *plan)
 {
-    ch_free(plan->spots);
     ch_sched_cache_put(plan->cached);
-    *plan = (struct ch_plan){ .cached = NULL };
+    *plan = (struct ch_plan){ .room = plan->room, .room_for = plan->room_for };
 }
 
 /* Staged, but in so many rounds of so few bytes that messages are faster (16 ranks, blocks of 32 KiB in windows
@@ -184,10 +184,16 @@ static choir_status lay_out(struct ch_channel *channel, struct ch_plan *plan,
 
     if (plan->nrounds > 1 || plan->key.uneven || s->nranges > SPOTS_MAX || s->nranges == 0)
         return CHOIR_OK;
-    plan->spots = ch_alloc_array(s->nranges, sizeof(*plan->spots));
-    if (plan->spots == NULL)
-        return ch_fail(CHOIR_ERR_NOMEM, "group %s: no memory for a plan of %u places",
-                       channel->name, s->nranges);
+    if (s->nranges > plan->room_for) {
+        struct ch_spot *more = ch_regrow(plan->room, s->nranges, sizeof(*more));
+
+        if (more == NULL)
+            return ch_fail(CHOIR_ERR_NOMEM, "group %s: no memory for a plan of %u places",
+                           channel->name, s->nranges);
+        plan->room = more;
+        plan->room_for = s->nranges;
+    }
+    plan->spots = plan->room;
     for (uint32_t i = 0; i < s->nranges; i++)
         plan->spots[i] = ch_place_spot(channel, plan, op, &s->ranges[i]);
     return CHOIR_OK;
@@ -212,18 +218,33 @@ static choir_status make(struct ch_channel *channel, struct ch_plan *plan, const
 
 /* --- what was planned before ------------------------------------------------------------------------ */
 
-static struct ch_plan *place_for(struct ch_channel *channel, const struct ch_plan_key *key)
-{
-    uint64_t h = key->longest * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-
-    return &channel->plans[(h ^ key->coll * 7u ^ key->root) % CH_PLANS_KEPT];
-}
-
 static bool is_same(const struct ch_plan_key *a, const struct ch_plan_key *b)
 {
     return a->longest == b->longest && a->algo == b->algo && a->root == b->root &&
            a->coll == b->coll && a->dtype == b->dtype && a->redop == b->redop &&
            a->reduces == b->reduces && a->in_place == b->in_place && a->uneven == b->uneven;
+}
+
+static struct ch_plan *set_of(struct ch_channel *channel, const struct ch_plan_key *key)
+{
+    uint64_t h = key->longest * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    uint64_t set = (h ^ key->coll ^ key->root) % (CH_PLANS_KEPT / CH_PLANS_IN_SET);
+
+    return &channel->plans[set * CH_PLANS_IN_SET];
+}
+
+/* The plan for `key`, or the one to make room for it. */
+static struct ch_plan *place_for(struct ch_channel *channel, const struct ch_plan_key *key)
+{
+    struct ch_plan *set = set_of(channel, key), *oldest = set;
+
+    for (size_t i = 0; i < CH_PLANS_IN_SET; i++) {
+        if (set[i].cached != NULL && is_same(&set[i].key, key))
+            return &set[i];
+        if (set[i].used < oldest->used)
+            oldest = &set[i];
+    }
+    return oldest;
 }
 
 choir_status ch_plan_find(struct ch_channel *channel, const struct ch_op *op, const char *algo,
@@ -242,10 +263,12 @@ choir_status ch_plan_find(struct ch_channel *channel, const struct ch_op *op, co
     choir_status rc;
 
     *plan_out = plan;
+    plan->used = channel->ncalls;
     if (CH_LIKELY(plan->cached != NULL && is_same(&plan->key, &key)))
         return CHOIR_OK;
     drop(plan);
     plan->key = key;
+    plan->used = channel->ncalls;
     rc = make(channel, plan, op);
     if (rc != CHOIR_OK)
         drop(plan);
@@ -254,6 +277,8 @@ choir_status ch_plan_find(struct ch_channel *channel, const struct ch_op *op, co
 
 void ch_plans_drop(struct ch_channel *channel)
 {
-    for (size_t i = 0; i < CH_PLANS_KEPT; i++)
+    for (size_t i = 0; i < CH_PLANS_KEPT; i++) {
         drop(&channel->plans[i]);
+        ch_free(channel->plans[i].room);
+    }
 }

@@ -51,10 +51,14 @@ struct ch_plan {
     choir_type acc;
     size_t stage_slot, line_slot, scratch_slot;
 
-    struct ch_spot *spots; /* one for each range of the schedule; NULL: there are several rounds */
+    /* One for each range of the schedule; NULL: there are several rounds. In `room`, which only grows. */
+    struct ch_spot *spots, *room;
+    size_t room_for;
+    uint64_t used; /* when it was last asked for: the channel's calls */
 };
 
-enum { CH_PLANS_KEPT = 32 };
+/* By a hash of the key, in sets in which the least recently used one makes room. */
+enum { CH_PLANS_KEPT = 32, CH_PLANS_IN_SET = 4 };
 
 /* The plan for `op`, if its longest block has `longest` elements. It stays until the next one is asked for.
  * Errors: CHOIR_ERR_INVALID for an algorithm there is not, CHOIR_ERR_UNSUPPORTED for one that cannot; the
