@@ -98,7 +98,7 @@ uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, uint64_
 
     if (group->flight == NULL)
         return 0;
-    info.collective_seq = op->seq + 1;
+    info.collective_seq = op->seq;
     info.p2p_seq = atomic_load_explicit(&group->ntransfers, memory_order_relaxed);
     info.op_id = info.collective_seq + info.p2p_seq;
     return ch_flight_issue(group->flight, &info, now);
