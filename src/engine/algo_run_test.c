@@ -3,7 +3,7 @@
 
 #include "algo/algo.h"
 #include "algo/select.h"
-#include "engine/choose.h"
+#include "engine/plan.h"
 #include "kernel/kernel.h"
 #include "sched/blocks.h"
 
@@ -370,15 +370,11 @@ CHOIR_TEST_TIMED(premul_sum_by_every_algorithm, 120)
 static const char *chosen(struct team *team, enum ch_coll coll, size_t count)
 {
     struct ch_op op = { .coll = coll, .dtype = CHOIR_U8, .redop = CHOIR_SUM, .longest = count };
-    struct ch_run run = { .phase = CH_RUN_RUNNING, .op = &op, .longest = count, .size = 1 };
-    const char *name;
+    const struct ch_plan *plan;
 
     op.reduces = ch_coll_reduces(coll);
-    run.acc_size = 1;
-    CHOIR_CHECK_OK(ch_choose(team->mates[0].channel, &run));
-    name = run.sched->algo; /* the algorithm's own */
-    ch_run_end(team->mates[0].channel, &run);
-    return name;
+    CHOIR_CHECK_OK(ch_plan_find(team->mates[0].channel, &op, NULL, count, false, &plan));
+    return plan->sched->algo; /* the algorithm's own */
 }
 
 /* With many ranks and many groups a slot of the stage is a few bytes: better by messages than in a thousand
