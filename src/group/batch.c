@@ -3,6 +3,12 @@
  *
  * A batch is a work without an operation of its own. Its parts are works that nobody has a handle of; each of them
  * counts it down when it is done, and so does the issuing itself, so that it cannot end before it has begun.
+ *
+ * As long as all parts are plain (plain_p2p.h) they are kept as what was asked for: a batch of them that is waited for at
+ * its end has no works at all. With the first that is not, they become works.
+ *
+ * Each group has room for one batch, which whoever opens the first takes without a lock; more of them, of other
+ * threads at the same time, are on the heap.
  */
 #include "group/batch.h"
 
@@ -12,15 +18,33 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "group/group.h"
+#include "group/plain_p2p.h"
 #include "group/queue.h"
 
 struct batch {
     struct ch_list link; /* group->batches */
     pthread_t thread;
+    bool has_works; /* or will have: no more plain ones */
+    size_t nplain;
     choir_work **works;
     size_t count, room;
     choir_status failed; /* to remember a part: the batch then cannot be issued */
+    choir_error error;   /* if it has */
+    struct ch_plain plain[CH_PLAIN_MAX];
 };
+
+/* --- whose it is -------------------------------------------------------------------------------- */
+
+/* A number that no other thread has; never 0. */
+static uintptr_t this_thread(void)
+{
+    return (uintptr_t)pthread_self();
+}
+
+static bool is_own(const choir_group *group, const struct batch *batch)
+{
+    return batch == group->batch;
+}
 
 static struct batch *find_locked(choir_group *group)
 {
@@ -41,18 +65,75 @@ static struct batch *find(choir_group *group)
     /* Relaxed: this thread's own batch is what it looks for, and that it wrote itself. */
     if (atomic_load_explicit(&group->nbatches, memory_order_relaxed) == 0)
         return NULL;
+    /* Relaxed: the same. */
+    if (atomic_load_explicit(&group->batch_owner, memory_order_relaxed) == this_thread())
+        return group->batch;
     ch_lock(&group->lock);
     batch = find_locked(group);
     ch_unlock(&group->lock);
     return batch;
 }
 
-static void destroy(struct batch *batch)
+static void empty(struct batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++)
         ch_call_release(&batch->works[i]->call);
+    batch->count = batch->nplain = 0;
+    batch->has_works = false;
+    batch->failed = CHOIR_OK;
+}
+
+static void destroy(struct batch *batch)
+{
+    if (batch == NULL)
+        return;
+    empty(batch);
     ch_free(batch->works);
     ch_free(batch);
+}
+
+/* The group's own, if nobody has it; NULL otherwise, or if there is no memory for it. */
+static struct batch *open_own(choir_group *group)
+{
+    uintptr_t none = 0;
+
+    /* Acquire, pairs with the release in close_batch(): it is as the last owner left it. */
+    if (!atomic_compare_exchange_strong_explicit(&group->batch_owner, &none, this_thread(),
+                                                 memory_order_acquire, memory_order_relaxed))
+        return NULL;
+    if (group->batch == NULL)
+        group->batch = ch_zalloc(sizeof(*group->batch));
+    if (group->batch == NULL)
+        atomic_store_explicit(&group->batch_owner, 0, memory_order_release);
+    return group->batch;
+}
+
+static bool open_another(choir_group *group)
+{
+    struct batch *batch = ch_zalloc(sizeof(*batch));
+
+    if (batch == NULL)
+        return false;
+    batch->thread = pthread_self();
+    ch_lock(&group->lock);
+    ch_list_push_back(&group->batches, &batch->link);
+    ch_unlock(&group->lock);
+    return true;
+}
+
+/* It is over, well or not. */
+static void close_batch(choir_group *group, struct batch *batch)
+{
+    atomic_fetch_sub_explicit(&group->nbatches, 1, memory_order_relaxed);
+    if (is_own(group, batch)) {
+        empty(batch);
+        atomic_store_explicit(&group->batch_owner, 0, memory_order_release);
+        return;
+    }
+    ch_lock(&group->lock);
+    ch_list_remove(&batch->link);
+    ch_unlock(&group->lock);
+    destroy(batch);
 }
 
 bool ch_batch_is_open(choir_group *group)
@@ -73,7 +154,6 @@ choir_status ch_batch_refuse(choir_group *group)
 
 choir_status choir_batch_begin(choir_group *group)
 {
-    struct batch *batch;
     choir_status rc = ch_group_given(group, "choir_batch_begin");
 
     if (rc == CHOIR_OK && find(group) != NULL)
@@ -81,15 +161,53 @@ choir_status choir_batch_begin(choir_group *group)
                      group->name);
     if (rc != CHOIR_OK)
         return rc;
-    batch = ch_zalloc(sizeof(*batch));
-    if (batch == NULL)
+    if (open_own(group) == NULL && !open_another(group))
         return ch_fail(CHOIR_ERR_NOMEM, "choir_batch_begin: no memory for a batch");
-    batch->thread = pthread_self();
-    ch_lock(&group->lock);
-    ch_list_push_back(&group->batches, &batch->link);
     atomic_fetch_add_explicit(&group->nbatches, 1, memory_order_relaxed);
-    ch_unlock(&group->lock);
     return CHOIR_OK;
+}
+
+bool ch_batch_add_plain(choir_group *group, const struct ch_plain *plain)
+{
+    struct batch *batch = find(group);
+
+    if (batch == NULL || batch->has_works || batch->nplain == CH_PLAIN_MAX ||
+        ch_group_check(group) != CHOIR_OK)
+        return false;
+    batch->plain[batch->nplain++] = *plain;
+    return true;
+}
+
+static void note_failure(struct batch *batch, choir_status rc)
+{
+    if (batch->failed != CHOIR_OK)
+        return;
+    batch->failed = rc;
+    ch_error_save(&batch->error);
+}
+
+/* Make works of the plain ones, in order. */
+static void unfold(choir_group *group, struct batch *batch)
+{
+    size_t count = batch->nplain;
+
+    batch->has_works = true;
+    batch->nplain = 0;
+    for (size_t i = 0; i < count; i++) {
+        choir_status rc = ch_plain_call(group, &batch->plain[i]);
+
+        if (rc != CHOIR_OK)
+            note_failure(batch, rc);
+    }
+}
+
+bool ch_batch_takes_works(choir_group *group)
+{
+    struct batch *batch = find(group);
+
+    if (batch != NULL)
+        unfold(group, batch);
+    return batch != NULL;
 }
 
 bool ch_batch_add(choir_work *work)
@@ -102,7 +220,8 @@ bool ch_batch_add(choir_work *work)
         choir_work **more = ch_regrow(batch->works, batch->room + 16, sizeof(*more));
 
         if (more == NULL) {
-            batch->failed = CHOIR_ERR_NOMEM;
+            note_failure(batch, ch_fail(CHOIR_ERR_NOMEM,
+                                        "no memory to remember all operations of the batch"));
             ch_call_release(&work->call);
             return true;
         }
@@ -220,27 +339,13 @@ void ch_work_part_done(choir_work *batch, const struct ch_call *part)
     choir_work_unref(batch);
 }
 
-static struct batch *take(choir_group *group)
-{
-    struct batch *batch;
-
-    ch_lock(&group->lock);
-    batch = find_locked(group);
-    if (batch != NULL) {
-        ch_list_remove(&batch->link);
-        atomic_fetch_sub_explicit(&group->nbatches, 1, memory_order_relaxed);
-    }
-    ch_unlock(&group->lock);
-    return batch;
-}
-
 static choir_status end(choir_group *group, struct batch *batch, choir_work **parent_out)
 {
     choir_work *parent;
     choir_status rc;
 
     if (batch->failed != CHOIR_OK)
-        return ch_fail(batch->failed, "no memory to remember all operations of the batch");
+        return ch_error_load(&batch->error);
     parent = make_parent(group, batch);
     if (parent == NULL)
         return CHOIR_ERR_NOMEM;
@@ -261,6 +366,23 @@ static choir_status end(choir_group *group, struct batch *batch, choir_work **pa
     return CHOIR_OK;
 }
 
+static choir_status wait_for(choir_work *parent)
+{
+    choir_status rc;
+
+    choir_work_ref(parent);
+    ch_work_part_done(parent, NULL);
+    rc = choir_work_wait(parent, 0);
+    choir_work_unref(parent);
+    choir_work_unref(parent);
+    return rc;
+}
+
+static bool run_plain(choir_group *group, const struct batch *batch, choir_status *rc_out)
+{
+    return batch->nplain > 0 && ch_plain_run(group, batch->plain, batch->nplain, rc_out);
+}
+
 choir_status choir_batch_end(choir_group *group, choir_work **work_out)
 {
     choir_work *parent = NULL;
@@ -269,24 +391,23 @@ choir_status choir_batch_end(choir_group *group, choir_work **work_out)
 
     if (rc != CHOIR_OK)
         return rc;
-    batch = take(group);
+    batch = find(group);
     if (batch == NULL)
         return ch_fail(CHOIR_ERR_STATE,
                        "choir_batch_end: this thread has no batch open on group %s", group->name);
+    if (work_out == NULL && run_plain(group, batch, &rc)) {
+        close_batch(group, batch);
+        return rc;
+    }
+    unfold(group, batch);
     rc = end(group, batch, &parent);
     if (rc != CHOIR_OK)
         ch_error_prefix("choir_batch_end: ");
-    destroy(batch);
+    close_batch(group, batch);
     if (rc != CHOIR_OK)
         return rc;
-    if (work_out == NULL) {
-        choir_work_ref(parent);
-        ch_work_part_done(parent, NULL);
-        rc = choir_work_wait(parent, 0);
-        choir_work_unref(parent);
-        choir_work_unref(parent);
-        return rc;
-    }
+    if (work_out == NULL)
+        return wait_for(parent);
     *work_out = parent;
     ch_work_part_done(parent, NULL);
     return CHOIR_OK;
@@ -298,6 +419,8 @@ void ch_batches_forget(choir_group *group)
 
     while ((link = ch_list_pop_front(&group->batches)) != NULL)
         destroy(CH_CONTAINER(link, struct batch, link));
+    destroy(group->batch);
+    group->batch = NULL;
 }
 
 /* Parts are not listed anywhere but in the queue and among the transfers: those of this batch are given up. */

@@ -64,7 +64,7 @@ choir_status ch_call_open(choir_group *group, const char *name, choir_optype typ
 
     if (rc == CHOIR_OK && group == NULL)
         rc = ch_fail(CHOIR_ERR_INVALID, "group: is NULL");
-    if (rc == CHOIR_OK && (wants_work || ch_batch_is_open(group))) {
+    if (rc == CHOIR_OK && (ch_batch_takes_works(group) || wants_work)) {
         work = ch_work_create(group);
         rc = work != NULL ? CHOIR_OK : CHOIR_ERR_NOMEM;
     }

@@ -3,8 +3,10 @@
  */
 #include "base/error.h"
 #include "group/args.h"
+#include "group/batch.h"
 #include "group/group.h"
 #include "group/memory.h"
+#include "group/plain_p2p.h"
 
 static choir_status check_peer(const struct ch_call *call, const char *name, int peer)
 {
@@ -35,13 +37,27 @@ static choir_status build(struct ch_call *call, const choir_buf *buf, int peer, 
     return ch_call_results(call, buf, 1);
 }
 
+/* The short way: into this thread's batch, or at once. */
+static bool go_plain(choir_group *group, const struct ch_plain *plain, choir_status *rc_out)
+{
+    if (ch_batch_is_open(group)) {
+        *rc_out = CHOIR_OK;
+        return ch_batch_add_plain(group, plain);
+    }
+    return ch_plain_run(group, plain, 1, rc_out);
+}
+
 choir_status choir_send(choir_group *group, choir_buf buf, int to, int tag,
                         const choir_coll_opts *opts, choir_work **work_out)
 {
     struct ch_call here, *call;
-    choir_status rc = ch_call_open(group, "choir_send", CHOIR_OP_SEND, opts, work_out != NULL,
-                                   &here, &call);
+    struct ch_plain plain;
+    choir_status rc;
 
+    if (ch_plain_is(group, CHOIR_OP_SEND, &buf, to, tag, opts, work_out, &plain) &&
+        go_plain(group, &plain, &rc))
+        return rc;
+    rc = ch_call_open(group, "choir_send", CHOIR_OP_SEND, opts, work_out != NULL, &here, &call);
     if (rc != CHOIR_OK)
         return rc;
     rc = check_peer(call, "to", to);
@@ -54,9 +70,13 @@ choir_status choir_recv(choir_group *group, choir_buf buf, int from, int tag,
                         const choir_coll_opts *opts, choir_work **work_out)
 {
     struct ch_call here, *call;
-    choir_status rc = ch_call_open(group, "choir_recv", CHOIR_OP_RECV, opts, work_out != NULL,
-                                   &here, &call);
+    struct ch_plain plain;
+    choir_status rc;
 
+    if (ch_plain_is(group, CHOIR_OP_RECV, &buf, from, tag, opts, work_out, &plain) &&
+        go_plain(group, &plain, &rc))
+        return rc;
+    rc = ch_call_open(group, "choir_recv", CHOIR_OP_RECV, opts, work_out != NULL, &here, &call);
     if (rc != CHOIR_OK)
         return rc;
     rc = check_peer(call, "from", from);

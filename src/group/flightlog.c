@@ -104,6 +104,29 @@ uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, uint64_
     return ch_flight_issue(group->flight, &info, now);
 }
 
+uint64_t ch_flightlog_plain(choir_group *group, const struct ch_op *op, uint64_t now)
+{
+    struct ch_flight_info info = { .op = op->type,
+                                   .is_p2p = true,
+                                   .timeout_ms = op->timeout_ms,
+                                   .started = true,
+                                   .peer = op->peer,
+                                   .tag = op->tag,
+                                   .plain = true,
+                                   .type = op->dtype,
+                                   .in_count = op->in.count,
+                                   .out_count = op->out.count,
+                                   .nins = op->in.nblocks,
+                                   .nouts = op->out.nblocks };
+
+    if (group->flight == NULL)
+        return 0;
+    info.collective_seq = atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
+    info.p2p_seq = op->seq;
+    info.op_id = info.collective_seq + info.p2p_seq;
+    return ch_flight_issue(group->flight, &info, now);
+}
+
 void ch_flightlog_direct_done(choir_group *group, uint64_t flight, uint64_t now,
                               choir_status status)
 {

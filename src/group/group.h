@@ -42,7 +42,7 @@ struct choir_group {
     struct ch_lock lock;      /* guards the next block */
     struct ch_list queue;     /* collectives issued, not done: struct ch_call.link, in order */
     struct ch_list transfers; /* works that are sends and receives under way: the same */
-    struct ch_list batches;   /* open ones, of whichever thread */
+    struct ch_list batches;   /* open ones, of whichever thread, but for the next block's */
     choir_work *free_works;   /* a stack */
     size_t nfree_works;
     _Atomic bool closed; /* shut down, or being destroyed: nothing new; written under the lock */
@@ -55,12 +55,16 @@ struct choir_group {
     uint64_t nmonitored;          /* monitored barriers, the same */
 
     _Atomic uint64_t ncollectives, ntransfers; /* issued; written under the lock, read by anybody */
-    _Atomic uint64_t nbatches;                 /* length of `batches`: most calls need not look */
+    _Atomic uint64_t nbatches;                 /* open ones: most calls need not look */
     _Atomic uint64_t nqueued; /* collectives that went through the queue, not done */
     _Atomic uint64_t
         nnotes; /* posted to the thread that calls back, not yet run: part of the next */
     _Atomic uint64_t npending; /* issued, not done or with callbacks still to run */
     _Atomic int64_t timeout_ms;
+
+    _Atomic uintptr_t
+        batch_owner;     /* the thread that has `batch` open, and it alone uses it; 0: none */
+    struct batch *batch; /* made when first needed; stays */
 
     bool failed;          /* under the lock, for backends that do not know it themselves */
     choir_error error;    /* the first failure; never changes */

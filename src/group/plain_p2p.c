@@ -1,0 +1,224 @@
+/*
+ * plain_p2p.c - see plain_p2p.h. What it does is what queue.c does with sends and receives that are waited for at once.
+ */
+#include "group/plain_p2p.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "group/flightlog.h"
+#include "group/queue.h"
+
+struct part {
+    struct ch_op op;
+    uint64_t flight;
+    choir_status rc;
+    bool begun;
+    _Alignas(64) char run[CH_BACKEND_RUN_MAX]; /* begin() sets it up */
+};
+
+/* All of a call. Not cleared: most of it is for failures, or not used at all. */
+struct plain_run {
+    choir_group *group;
+    uint64_t issued;
+    size_t count, left; /* how many are not done */
+    choir_status failed;
+    choir_error error; /* if it has: of the first that did */
+    struct part parts[CH_PLAIN_MAX];
+};
+
+static const char *name_of(const struct part *part)
+{
+    return part->op.type == CHOIR_OP_SEND ? "choir_send" : "choir_recv";
+}
+
+/* --- before ------------------------------------------------------------------------------------------ */
+
+static void set_up(struct plain_run *r, struct part *part, const struct ch_plain *asked)
+{
+    struct ch_blocks all = { .step = 1, .nblocks = 1, .base = asked->data, .count = asked->count };
+    int64_t timeout_ms = asked->timeout_ms;
+
+    if (timeout_ms == 0)
+        timeout_ms = atomic_load_explicit(&r->group->timeout_ms, memory_order_relaxed);
+    part->op = (struct ch_op){ .type = asked->type,
+                               .dtype = asked->dtype,
+                               .longest = asked->count,
+                               .peer = asked->peer,
+                               .tag = asked->tag,
+                               .until = ch_deadline_after(r->issued, timeout_ms),
+                               .timeout_ms = timeout_ms };
+    *(asked->type == CHOIR_OP_SEND ? &part->op.in : &part->op.out) = all;
+    part->rc = CHOIR_IN_PROGRESS;
+    part->begun = false;
+}
+
+/* Number them and count them in, as one that is pending. False: the group takes nothing any more. */
+static bool enter(struct plain_run *r)
+{
+    choir_group *group = r->group;
+    bool closed;
+
+    ch_lock(&group->lock);
+    closed = atomic_load_explicit(&group->closed, memory_order_relaxed);
+    if (!closed) {
+        uint64_t seq = atomic_fetch_add_explicit(&group->ntransfers, r->count,
+                                                 memory_order_relaxed);
+
+        for (size_t i = 0; i < r->count; i++) {
+            r->parts[i].op.seq = seq + i;
+            r->parts[i].flight = ch_flightlog_plain(group, &r->parts[i].op, r->issued);
+        }
+        atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
+    }
+    ch_unlock(&group->lock);
+    return !closed;
+}
+
+/* --- while -------------------------------------------------------------------------------------------- */
+
+/* As in queue.c, note_failure(): it is the group's if no rank knows any more who is where. */
+static CH_NOINLINE void note_failure(struct plain_run *r, struct part *part)
+{
+    choir_error error;
+
+    ch_error_save(&error);
+    ch_queue_name_operation(&error, part->op.type);
+    if (choir_status_loses(part->rc) == CHOIR_LOSES_GROUP)
+        ch_group_fail(r->group, &error);
+    if (r->failed != CHOIR_OK)
+        return;
+    r->failed = part->rc;
+    r->error = error;
+}
+
+static void finish(struct plain_run *r, struct part *part, choir_status rc)
+{
+    part->rc = rc;
+    r->left--;
+    if (CH_UNLIKELY(rc != CHOIR_OK))
+        note_failure(r, part);
+    if (part->begun)
+        r->group->backend->end(r->group->backend_self, &part->op, part->run);
+}
+
+static void begin(struct plain_run *r, struct part *part)
+{
+    choir_status rc = ch_group_check(r->group);
+
+    if (CH_LIKELY(rc == CHOIR_OK)) {
+        part->begun = true;
+        rc = r->group->backend->begin(r->group->backend_self, &part->op, part->run);
+    }
+    if (CH_UNLIKELY(rc != CHOIR_OK && rc != CHOIR_IN_PROGRESS))
+        finish(r, part, rc);
+}
+
+/* Go on with all of them: true if all are done. */
+static bool advance(void *arg)
+{
+    struct plain_run *r = arg;
+
+    for (size_t i = 0; i < r->count; i++) {
+        struct part *part = &r->parts[i];
+        choir_status rc;
+
+        if (part->rc != CHOIR_IN_PROGRESS)
+            continue;
+        rc = r->group->backend->step(r->group->backend_self, &part->op, part->run);
+        if (rc != CHOIR_IN_PROGRESS)
+            finish(r, part, rc);
+    }
+    return r->left == 0;
+}
+
+/* Give up those whose time is up, or all that are left, with this thread's last error. */
+static CH_NOINLINE void give_up(struct plain_run *r, choir_status why)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        struct part *part = &r->parts[i];
+
+        if (part->rc != CHOIR_IN_PROGRESS)
+            continue;
+        if (why != CHOIR_ERR_TIMEOUT)
+            finish(r, part, why);
+        else if (ch_deadline_passed(part->op.until))
+            finish(r, part,
+                   ch_queue_timed_out(r->group, &part->op, name_of(part), r->issued, true));
+    }
+}
+
+static ch_deadline first_deadline(const struct plain_run *r)
+{
+    ch_deadline first = CH_NEVER;
+
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->parts[i].rc == CHOIR_IN_PROGRESS && r->parts[i].op.until < first)
+            first = r->parts[i].op.until;
+    }
+    return first;
+}
+
+static void wait_for_all(struct plain_run *r)
+{
+    struct ch_wait wait = { .waiter = r->group->context->waiter,
+                            .ready = advance,
+                            .arg = r,
+                            .what = "sends and receives" };
+
+    while (r->left > 0) {
+        choir_status rc;
+
+        wait.until = first_deadline(r);
+        rc = ch_wait(&wait);
+        /* The backend knows best what was missing: it is asked once more. */
+        if (rc != CHOIR_OK && !(rc == CHOIR_ERR_TIMEOUT && advance(r)))
+            give_up(r, rc);
+    }
+}
+
+/* --- after ---------------------------------------------------------------------------------------------- */
+
+static choir_status leave(struct plain_run *r)
+{
+    uint64_t now = ch_now();
+
+    for (size_t i = 0; i < r->count; i++)
+        ch_flightlog_direct_done(r->group, r->parts[i].flight, now, r->parts[i].rc);
+    ch_group_settle(r->group);
+    return r->failed == CHOIR_OK ? CHOIR_OK : ch_error_load(&r->error);
+}
+
+bool ch_plain_run(choir_group *group, const struct ch_plain *parts, size_t count,
+                  choir_status *rc_out)
+{
+    struct plain_run r;
+
+    /* Collectives that are queued are for whoever waits: the long way runs them meanwhile. */
+    if (CH_UNLIKELY(ch_is_forked() || count > CH_PLAIN_MAX ||
+                    atomic_load_explicit(&group->nqueued, memory_order_relaxed) != 0 ||
+                    ch_group_check(group) != CHOIR_OK))
+        return false;
+    r.group = group;
+    r.issued = ch_now();
+    r.count = r.left = count;
+    r.failed = CHOIR_OK;
+    for (size_t i = 0; i < count; i++)
+        set_up(&r, &r.parts[i], &parts[i]);
+    if (!enter(&r))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        begin(&r, &r.parts[i]);
+    if (!advance(&r))
+        wait_for_all(&r);
+    *rc_out = leave(&r);
+    return true;
+}
+
+choir_status ch_plain_call(choir_group *group, const struct ch_plain *part)
+{
+    choir_buf buf = CHOIR_BUF(part->data, part->count, part->dtype);
+    choir_coll_opts opts = { .size = sizeof(opts), .timeout_ms = part->timeout_ms };
+
+    return part->type == CHOIR_OP_SEND ? choir_send(group, buf, part->peer, part->tag, &opts, NULL)
+                                       : choir_recv(group, buf, part->peer, part->tag, &opts, NULL);
+}

@@ -1,0 +1,54 @@
+/*
+ * plain_p2p.h - the short way of sends and receives: what direct.h is for collectives.
+ *
+ * Plain is what has no handle and no hook, in memory in one piece, between ranks that are there. Such a call, or a
+ * batch of a few of them that nobody wants the handle of, needs no works, no list and no service thread: it runs
+ * on its caller's thread, in records on its stack. All else goes the long way (call.h), which has the words for errors.
+ */
+#ifndef CH_PLAIN_H
+#define CH_PLAIN_H
+
+#include "engine/op.h"
+#include "group/direct.h"
+
+enum { CH_PLAIN_MAX = 8 }; /* of one batch */
+
+/* One of them: what was asked for. */
+struct ch_plain {
+    choir_optype type; /* CHOIR_OP_SEND or CHOIR_OP_RECV */
+    choir_type dtype;
+    void *data;
+    size_t count;
+    int peer, tag;
+    int64_t timeout_ms; /* as in choir_coll_opts */
+};
+
+/* Whether it is plain, and if so what it is. */
+static inline bool ch_plain_is(const choir_group *group, choir_optype type, const choir_buf *buf,
+                               int peer, int tag, const choir_coll_opts *opts,
+                               choir_work *const *work_out, struct ch_plain *out)
+{
+    if (work_out != NULL || group == NULL || !group->direct ||
+        (opts != NULL && opts->size != sizeof(*opts)) ||
+        atomic_load_explicit(&group->hooked, memory_order_relaxed) || !ch_direct_buf(buf) ||
+        (unsigned)peer >= (unsigned)group->nranks || tag < 0)
+        return false;
+    *out = (struct ch_plain){ .type = type,
+                              .dtype = buf->type,
+                              .data = buf->data,
+                              .count = buf->count,
+                              .peer = peer,
+                              .tag = tag,
+                              .timeout_ms = opts != NULL ? opts->timeout_ms : 0 };
+    return true;
+}
+
+/* Begin all, and wait until all are done. True: they were run, and *rc_out is what came of it, the first failure if
+ * there is one. False: nothing has happened. At most CH_PLAIN_MAX. */
+bool ch_plain_run(choir_group *group, const struct ch_plain *parts, size_t count,
+                  choir_status *rc_out);
+
+/* The same call again, the long way or into this thread's batch. */
+choir_status ch_plain_call(choir_group *group, const struct ch_plain *part);
+
+#endif
