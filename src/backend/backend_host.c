@@ -119,7 +119,7 @@ static choir_status step_transfer(struct ch_channel *channel, struct ch_op *op,
     choir_status rc;
 
     if (!is_done(&run->transfer))
-        ch_p2p_progress(channel->rank->p2p);
+        op->moves += ch_p2p_progress(channel->rank->p2p);
     if (is_done(&run->transfer))
         return end_of_transfer(channel, op, run);
     rc = ch_vigil_keep(&run->vigil, channel, op, op->peer < 0 ? CH_FOR_ANY : op->peer, false);

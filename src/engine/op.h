@@ -47,7 +47,8 @@ struct ch_op {
     uint64_t counts;  /* a hash of all that the ranks must agree on about lengths */
     const char *algo; /* asked for by name; NULL: chosen */
 
-    int peer, tag; /* sends and receives; peer -1: any */
+    int peer, tag;  /* sends and receives; peer -1: any */
+    uint64_t moves; /* of a send or receive: grows with the steps in which bytes moved */
 
     uint64_t seq; /* of the group's collectives, or of its sends and receives */
     ch_deadline until;

@@ -167,10 +167,11 @@ choir_status choir_batch_begin(choir_group *group)
     return CHOIR_OK;
 }
 
-bool ch_batch_add_plain(choir_group *group, const struct ch_plain *plain)
+bool ch_batch_add_plain(choir_group *group, const struct ch_plain *plain, bool *open_out)
 {
     struct batch *batch = find(group);
 
+    *open_out = batch != NULL;
     if (batch == NULL || batch->has_works || batch->nplain == CH_PLAIN_MAX ||
         ch_group_check(group) != CHOIR_OK)
         return false;

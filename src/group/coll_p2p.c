@@ -40,11 +40,11 @@ static choir_status build(struct ch_call *call, const choir_buf *buf, int peer, 
 /* The short way: into this thread's batch, or at once. */
 static bool go_plain(choir_group *group, const struct ch_plain *plain, choir_status *rc_out)
 {
-    if (ch_batch_is_open(group)) {
-        *rc_out = CHOIR_OK;
-        return ch_batch_add_plain(group, plain);
-    }
-    return ch_plain_run(group, plain, 1, rc_out);
+    bool open;
+
+    *rc_out = CHOIR_OK;
+    return ch_batch_add_plain(group, plain, &open) ||
+           (!open && ch_plain_run(group, plain, 1, rc_out));
 }
 
 choir_status choir_send(choir_group *group, choir_buf buf, int to, int tag,

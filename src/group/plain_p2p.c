@@ -12,7 +12,6 @@ struct part {
     struct ch_op op;
     uint64_t flight;
     choir_status rc;
-    bool begun;
     _Alignas(64) char run[CH_BACKEND_RUN_MAX]; /* begin() sets it up */
 };
 
@@ -49,7 +48,6 @@ static void set_up(struct plain_run *r, struct part *part, const struct ch_plain
                                .timeout_ms = timeout_ms };
     *(asked->type == CHOIR_OP_SEND ? &part->op.in : &part->op.out) = all;
     part->rc = CHOIR_IN_PROGRESS;
-    part->begun = false;
 }
 
 /* Number them and count them in, as one that is pending. False: the group takes nothing any more. */
@@ -97,18 +95,13 @@ static void finish(struct plain_run *r, struct part *part, choir_status rc)
     r->left--;
     if (CH_UNLIKELY(rc != CHOIR_OK))
         note_failure(r, part);
-    if (part->begun)
-        r->group->backend->end(r->group->backend_self, &part->op, part->run);
+    r->group->backend->end(r->group->backend_self, &part->op, part->run);
 }
 
 static void begin(struct plain_run *r, struct part *part)
 {
-    choir_status rc = ch_group_check(r->group);
+    choir_status rc = r->group->backend->begin(r->group->backend_self, &part->op, part->run);
 
-    if (CH_LIKELY(rc == CHOIR_OK)) {
-        part->begun = true;
-        rc = r->group->backend->begin(r->group->backend_self, &part->op, part->run);
-    }
     if (CH_UNLIKELY(rc != CHOIR_OK && rc != CHOIR_IN_PROGRESS))
         finish(r, part, rc);
 }
@@ -129,6 +122,25 @@ static bool advance(void *arg)
             finish(r, part, rc);
     }
     return r->left == 0;
+}
+
+static uint64_t moves(const struct plain_run *r)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < r->count; i++)
+        sum += r->parts[i].op.moves;
+    return sum;
+}
+
+/* What is waited for is the next bytes, not the last ones: a wait of its own for each, or a long message
+ * would put both its ends to sleep. */
+static bool get_on(void *arg)
+{
+    struct plain_run *r = arg;
+    uint64_t before = moves(r);
+
+    return advance(r) || moves(r) != before;
 }
 
 /* Give up those whose time is up, or all that are left, with this thread's last error. */
@@ -161,7 +173,7 @@ static ch_deadline first_deadline(const struct plain_run *r)
 static void wait_for_all(struct plain_run *r)
 {
     struct ch_wait wait = { .waiter = r->group->context->waiter,
-                            .ready = advance,
+                            .ready = get_on,
                             .arg = r,
                             .what = "sends and receives" };
 

@@ -132,6 +132,15 @@ static void tell_writer(const struct ch_byte_ring_end *end, uint64_t taken_befor
         ch_bell_ring(end->bell);
 }
 
+static void copy_out(const struct ch_byte_ring_end *end, unsigned char *buf, size_t offset,
+                     size_t nbytes)
+{
+    if (end->past_caches && nbytes > SMALL_COPY)
+        ch_copy_nt(buf, end->ring->data + offset, nbytes);
+    else
+        copy(buf, end->ring->data + offset, nbytes);
+}
+
 choir_status ch_byte_ring_take(struct ch_byte_ring_end *end, void *buf, size_t nbytes,
                                size_t *done_out)
 {
@@ -142,9 +151,9 @@ choir_status ch_byte_ring_take(struct ch_byte_ring_end *end, void *buf, size_t n
 
     if (done == 0)
         return rc;
-    copy(buf, end->ring->data + offset, first);
+    copy_out(end, buf, offset, first);
     if (done > first)
-        copy((unsigned char *)buf + first, end->ring->data, done - first);
+        copy_out(end, (unsigned char *)buf + first, 0, done - first);
     end->mine += done;
     /* Release, pairs with the acquire in space(): the bytes may be written over. */
     atomic_store_explicit(&end->ring->taken, end->mine, memory_order_release);

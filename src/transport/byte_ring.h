@@ -40,6 +40,7 @@ struct ch_byte_ring_end {
     size_t room;
     const struct ch_bell *bell; /* of the other side; NULL: it is told by other means */
     uint64_t mine;              /* what this side has written or taken */
+    bool past_caches;           /* what is taken is not read soon */
     uint64_t theirs; /* the other side's, as last seen: spares a look at its cache line */
 };
 

@@ -275,7 +275,8 @@ static bool pump(struct ch_p2p *p2p, struct peer *peer)
 
     do {
         again = ch_p2p_pump_in(p2p, peer, &in);
-        again |= ch_p2p_pump_out(p2p, peer, &out);
+        if (ch_p2p_wants_out(p2p, peer))
+            again |= ch_p2p_pump_out(p2p, peer, &out);
         moved |= again;
     } while (again && in > 0 && out > 0);
     if (in == 0 || out == 0)

@@ -10,6 +10,9 @@
 
 #include "base/error.h"
 
+/* Of a message of this size the beginning is out of the caches when its end is here. */
+enum { PAST_CACHES_NBYTES = 8 * 1024 * 1024 };
+
 static bool broken(struct ch_p2p *p2p, struct peer *peer, const char *what, uint64_t seen)
 {
     choir_error e;
@@ -321,6 +324,7 @@ static choir_status read_some(struct ch_p2p *p2p, struct peer *peer, size_t *don
     struct iovec piece = sink_of(in, nowhere, sizeof(nowhere));
     choir_status rc;
 
+    peer->stream->past_caches = in->into != NULL && in->into->nbytes >= PAST_CACHES_NBYTES;
     rc = peer->stream->ops->recv(peer->stream, piece.iov_base, piece.iov_len, done_out);
     if (rc < 0)
         ch_p2p_lose_peer_locked(p2p, peer);
@@ -345,7 +349,7 @@ bool ch_p2p_pump_in(struct ch_p2p *p2p, struct peer *peer, size_t *budget)
     bool moved = false;
     size_t done = 0;
 
-    while (peer->stream != NULL && *budget > 0) {
+    while (peer->stream != NULL && *budget > 0 && peer->stream->ops->readable(peer->stream)) {
         if (read_some(p2p, peer, &done) != CHOIR_OK)
             return moved || peer->stream == NULL;
         moved = true;

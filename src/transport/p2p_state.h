@@ -231,6 +231,14 @@ void ch_match_drop(struct ch_p2p *p2p, struct message *message, enum ch_frame_re
 /* The words for an eager message that was refused; `m` has what REFUSE said. */
 void ch_p2p_describe_refused(const struct message *m, const struct peer *peer, choir_error *out);
 
+/* Whether there is a frame to be written: most looks find none. */
+static inline bool ch_p2p_wants_out(const struct ch_p2p *p2p, const struct peer *peer)
+{
+    return peer->out.busy || !ch_list_empty(&peer->notes) || !ch_list_empty(&peer->starting) ||
+           !ch_list_empty(&peer->streaming) || peer->say_held || peer->say_flows ||
+           peer->say_asked || peer->holds || peer->owed >= p2p->kept_max / 4;
+}
+
 /* Read or write what can be now, at most about `budget` bytes. True if something moved. */
 bool ch_p2p_pump_in(struct ch_p2p *p2p, struct peer *peer, size_t *budget);
 bool ch_p2p_pump_out(struct ch_p2p *p2p, struct peer *peer, size_t *budget);

@@ -51,6 +51,7 @@ struct ch_transport_ops {
 struct ch_stream {
     const struct ch_transport_ops *ops;
     uint32_t peer;
+    bool past_caches; /* what recv() writes is not read soon: set by who calls it */
 };
 
 /* Every transport's operations: ch_transport_shm, ... */

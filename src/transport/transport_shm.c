@@ -25,8 +25,10 @@ static choir_status ring_send(struct ch_stream *stream, const struct iovec *iov,
 
 static choir_status ring_recv(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out)
 {
-    return ch_byte_ring_take(&CH_CONTAINER(stream, struct ring_stream, stream)->in, buf, nbytes,
-                             done_out);
+    struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
+
+    s->in.past_caches = stream->past_caches;
+    return ch_byte_ring_take(&s->in, buf, nbytes, done_out);
 }
 
 static bool ring_readable(struct ch_stream *stream)
