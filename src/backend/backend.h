@@ -17,7 +17,7 @@
 
 #include "engine/op.h"
 
-enum { CH_BACKEND_RUN_MAX = 4096 };
+enum { CH_BACKEND_RUN_MAX = 4096, CH_BACKEND_TRANSFER_MAX = 2048 };
 
 struct ch_backend_ops {
     const char *name;
@@ -25,7 +25,7 @@ struct ch_backend_ops {
 
     /*
      * Enter the operation. `run` is where it keeps what it needs on the way: CH_BACKEND_RUN_MAX bytes beside
-     * the op, aligned to 64, not set up.
+     * the op, CH_BACKEND_TRANSFER_MAX for a send or receive, aligned to 64, not set up.
      * Threads: one at a time for collectives; sends and receives from any, at once.
      */
     choir_status (*begin)(void *self, struct ch_op *op, void *run);

@@ -22,6 +22,7 @@ union host_run {
     struct transfer_run transfer;
 };
 _Static_assert(sizeof(union host_run) <= CH_BACKEND_RUN_MAX, "the group has room for it");
+_Static_assert(sizeof(struct transfer_run) <= CH_BACKEND_TRANSFER_MAX, "the same");
 
 static bool is_transfer(const struct ch_op *op)
 {

@@ -12,7 +12,7 @@ struct part {
     struct ch_op op;
     uint64_t flight;
     choir_status rc;
-    _Alignas(64) char run[CH_BACKEND_RUN_MAX]; /* begin() sets it up */
+    _Alignas(64) char run[CH_BACKEND_TRANSFER_MAX]; /* begin() sets it up */
 };
 
 /* All of a call. Not cleared: most of it is for failures, or not used at all. */
@@ -172,10 +172,9 @@ static ch_deadline first_deadline(const struct plain_run *r)
 
 static void wait_for_all(struct plain_run *r)
 {
-    struct ch_wait wait = { .waiter = r->group->context->waiter,
-                            .ready = get_on,
-                            .arg = r,
-                            .what = "sends and receives" };
+    struct ch_wait wait = {
+        .waiter = r->group->context->waiter, .ready = get_on, .arg = r, .what = "sends and receives"
+    };
 
     while (r->left > 0) {
         choir_status rc;

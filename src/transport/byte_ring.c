@@ -67,6 +67,13 @@ static size_t space(struct ch_byte_ring_end *end, size_t wanted, choir_status *r
     return end->room - (size_t)(end->mine - end->theirs);
 }
 
+bool ch_byte_ring_fits(struct ch_byte_ring_end *end, size_t nbytes)
+{
+    choir_status rc;
+
+    return space(end, nbytes, &rc) >= nbytes;
+}
+
 /* Put bytes at position `at` of the stream, round the end of the ring if need be. */
 static void put(const struct ch_byte_ring_end *end, uint64_t at, const unsigned char *src,
                 size_t nbytes)

@@ -51,6 +51,9 @@ choir_status ch_byte_ring_write(struct ch_byte_ring_end *end, const struct iovec
 choir_status ch_byte_ring_take(struct ch_byte_ring_end *end, void *buf, size_t nbytes,
                                size_t *done_out);
 
+/* Whether a write of `nbytes` would go whole. */
+bool ch_byte_ring_fits(struct ch_byte_ring_end *end, size_t nbytes);
+
 /* Whether a take would do anything but wait. */
 bool ch_byte_ring_readable(struct ch_byte_ring_end *end);
 

@@ -154,6 +154,14 @@ static void leave(struct ch_p2p *p2p) CH_RELEASES(&p2p->lock) CH_NO_TSA
     uint64_t context;
     bool refused, rung;
 
+    if (CH_LIKELY(ch_list_empty(&p2p->callbacks) && ch_list_empty(&p2p->refusals))) {
+        rung = p2p->rung;
+        p2p->rung = false;
+        ch_unlock(&p2p->lock);
+        if (rung)
+            ch_bell_after_store(&p2p->bell);
+        return;
+    }
     do {
         while ((link = ch_list_pop_front(&p2p->callbacks)) != NULL)
             ch_list_push_back(&callbacks, link);
@@ -386,7 +394,9 @@ void ch_p2p_send(struct ch_p2p *p2p, struct ch_transfer *transfer, uint32_t peer
     set_up(transfer, true, (int)peer, context, tag, check, iov, niov);
     ch_lock(&p2p->lock);
     if (begin_locked(p2p, transfer)) {
-        if (ch_p2p_start_send(p2p, to, transfer)) {
+        if (ch_p2p_send_at_once(p2p, to, transfer)) {
+            ; /* most are done by this */
+        } else if (ch_p2p_start_send(p2p, to, transfer)) {
             push(p2p, to);
         } else {
             ch_p2p_describe(&e, CHOIR_ERR_NOMEM, CHOIR_NO_RANK, "send",

@@ -106,6 +106,46 @@ void ch_p2p_answer_ask(struct peer *peer, uint64_t context, uint64_t tag)
     }
 }
 
+/* --- the short way: a small message to a peer with nothing before it ------------------------------------ */
+
+/* The frame's credit: all that is owed. */
+static uint32_t give_credit(struct peer *peer)
+{
+    uint32_t credit = (uint32_t)peer->owed; /* at most CH_P2P_KEPT */
+
+    peer->kept -= peer->owed;
+    peer->owed = 0;
+    return credit;
+}
+
+bool ch_p2p_send_at_once(struct ch_p2p *p2p, struct peer *peer, struct ch_transfer *t)
+{
+    struct ch_stream *stream = peer->stream;
+    struct ch_frame f;
+    size_t done = 0;
+
+    /* To ourselves push() has to read it as well. */
+    if (t->niov != 1 || !eager_fits(p2p, peer, t->nbytes) || ch_p2p_wants_out(p2p, peer) ||
+        stream->ops == &ch_transport_self || !stream->ops->fits(stream, sizeof(f) + t->nbytes))
+        return false;
+    f = (struct ch_frame){ .kind = CH_FRAME_EAGER,
+                           .nbytes = (uint32_t)t->nbytes,
+                           .credit = give_credit(peer),
+                           .context = t->context,
+                           .tag = t->tag,
+                           .check = t->check,
+                           .total = t->nbytes };
+    peer->used += ch_frame_charge(f.nbytes);
+    if (stream->ops->send(stream, (struct iovec[]){ { &f, sizeof(f) }, t->iov[0] }, 2, &done) < 0) {
+        ch_p2p_lose_peer_locked(p2p, peer);
+        return true;
+    }
+    ch_assert(done == sizeof(f) + t->nbytes);
+    t->moved = t->nbytes;
+    ch_p2p_finish_locked(p2p, t, NULL);
+    return true;
+}
+
 /* --- taking a send back --------------------------------------------------------------------------------- */
 
 /* Forget the frame that is about to be written: nothing of it went. */
@@ -213,9 +253,7 @@ static struct ch_frame *begin(struct peer *peer, enum ch_frame_kind kind)
 {
     peer->out = (struct out_state){ .busy = true };
     peer->out.frame.kind = (uint8_t)kind;
-    peer->out.frame.credit = (uint32_t)peer->owed; /* at most CH_P2P_KEPT */
-    peer->kept -= peer->owed;
-    peer->owed = 0;
+    peer->out.frame.credit = give_credit(peer);
     return &peer->out.frame;
 }
 

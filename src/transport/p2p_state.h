@@ -231,6 +231,9 @@ void ch_match_drop(struct ch_p2p *p2p, struct message *message, enum ch_frame_re
 /* The words for an eager message that was refused; `m` has what REFUSE said. */
 void ch_p2p_describe_refused(const struct message *m, const struct peer *peer, choir_error *out);
 
+/* Send a message whole and be done with it, if it can be now. False: nothing has happened. */
+bool ch_p2p_send_at_once(struct ch_p2p *p2p, struct peer *peer, struct ch_transfer *t);
+
 /* Whether there is a frame to be written: most looks find none. */
 static inline bool ch_p2p_wants_out(const struct ch_p2p *p2p, const struct peer *peer)
 {

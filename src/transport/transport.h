@@ -31,7 +31,10 @@ struct ch_transport_ops {
     choir_status (*send)(struct ch_stream *stream, const struct iovec *iov, int niov,
                          size_t *done_out);
 
-    /* The same for what has come. */
+    /* Whether send() would now send as much as `nbytes` at once. */
+    bool (*fits)(struct ch_stream *stream, size_t nbytes);
+
+    /* The same as send() for what has come. */
     choir_status (*recv)(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out);
 
     /* Whether recv() would find something. Cheap: called in every turn of a wait. */

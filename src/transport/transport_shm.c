@@ -23,6 +23,11 @@ static choir_status ring_send(struct ch_stream *stream, const struct iovec *iov,
                               done_out);
 }
 
+static bool ring_fits(struct ch_stream *stream, size_t nbytes)
+{
+    return ch_byte_ring_fits(&CH_CONTAINER(stream, struct ring_stream, stream)->out, nbytes);
+}
+
 static choir_status ring_recv(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out)
 {
     struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
@@ -47,6 +52,7 @@ static void ring_close(struct ch_stream *stream)
 const struct ch_transport_ops ch_transport_shm = {
     .name = "shm",
     .send = ring_send,
+    .fits = ring_fits,
     .recv = ring_recv,
     .readable = ring_readable,
     .close = ring_close,
@@ -55,6 +61,7 @@ const struct ch_transport_ops ch_transport_shm = {
 const struct ch_transport_ops ch_transport_self = {
     .name = "self",
     .send = ring_send,
+    .fits = ring_fits,
     .recv = ring_recv,
     .readable = ring_readable,
     .close = ring_close,
