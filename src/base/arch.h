@@ -3,6 +3,7 @@
  *
  *   ch_arch_ticks()         read the CPU's counter; not before earlier loads, so that a time read
  *                           after seeing another thread's store is not older than that store
+ *   ch_arch_ticks_rough()   the same, perhaps before earlier loads
  *   ch_arch_ticks_steady()  whether that counter runs at one rate on all processors, always; if not,
  *                           *why_out says why in a few words
  *   ch_arch_relax()         one turn of a spin loop

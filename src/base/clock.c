@@ -299,7 +299,7 @@ static CH_NOINLINE bool now_steering(const struct line *line, uint64_t ticks, ui
     return !stale;
 }
 
-uint64_t ch_now(void)
+static inline uint64_t read_clock(bool rough)
 {
     for (;;) {
         int source = source_now();
@@ -319,7 +319,7 @@ uint64_t ch_now(void)
         }
         if (CH_UNLIKELY(!read_line(&line, &sequence)))
             continue;
-        ticks = ch_arch_ticks();
+        ticks = rough ? ch_arch_ticks_rough() : ch_arch_ticks();
         if (CH_UNLIKELY(!line_is_current(sequence)))
             continue;
         if (CH_LIKELY(ticks <= line.steer_at))
@@ -327,6 +327,16 @@ uint64_t ch_now(void)
         if (now_steering(&line, ticks, &now))
             return now;
     }
+}
+
+uint64_t ch_now(void)
+{
+    return read_clock(false);
+}
+
+uint64_t ch_now_rough(void)
+{
+    return read_clock(true);
 }
 
 uint64_t ch_now_to_monotonic(uint64_t now)

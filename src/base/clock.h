@@ -22,6 +22,10 @@ typedef uint64_t ch_deadline;
 
 uint64_t ch_now(void);
 
+/* The same without waiting for what comes before it: as much earlier as loads that are under way still take. For records
+ * of how long something took, where that does not matter and the waiting would: not to be compared between threads. */
+uint64_t ch_now_rough(void);
+
 /* The same moment on CLOCK_MONOTONIC: equal but for the steering still under way. For records that
  * leave the process. */
 uint64_t ch_now_to_monotonic(uint64_t now);

@@ -8,8 +8,9 @@
  *        0    128  units[0]   owner                 all, who await it: rounds with an even number
  *      128    128  units[1]   owner                 all: rounds with an odd number
  *      256    512  calls[8]   owner                 all, to compare: the last operations entered
- *      768    128  entered..  owner                 all, when they have waited for a while, or are through
- *                                                   with a round while the owner sleeps
+ *      768    128  entered..  owner                 all, when they have waited for a while, are about to write
+ *                                                   where the owner may read, or are through with a round
+ *                                                   while it sleeps
  *      896    128  poison     anybody, once, by compare-and-swap (first member's only)
  *                                                   all, in every wait (see ch_poison_value())
  *     1024    512  record     owner, once, before the poison word is set to its place
@@ -40,7 +41,6 @@ enum {
     CH_FIRST_ROUND = 2,
     CH_FLAG_BITS = 16,
     CH_POISON_BITS = 16, /* a place, or the number of ranks: see CH_ALGO_RANKS_MAX */
-    CH_FLAG_THROUGH = (1 << CH_FLAG_BITS) - 1, /* the owner is through with the round */
 };
 
 struct ch_unit {
@@ -74,8 +74,9 @@ struct ch_control {
     struct ch_unit units[2];
     struct ch_call_slot calls[CH_CALLS_KEPT];
     _Alignas(CH_CACHE_UNIT) _Atomic uint64_t entered; /* the number of the last call */
-    _Atomic uint64_t token;                           /* which use of this block it is; 0: none */
-    _Atomic uint32_t closed; /* the owner has left and reads nobody's blocks any more */
+    _Atomic uint64_t through; /* the number of the last round that the owner is through with */
+    _Atomic uint64_t token;   /* which use of this block it is; 0: none */
+    _Atomic uint32_t closed;  /* the owner has left and reads nobody's blocks any more */
     _Atomic uint32_t
         gated; /* the owner waits for others to be through with a round: ring it then */
     _Alignas(CH_CACHE_UNIT) _Atomic uint64_t
@@ -107,8 +108,6 @@ static inline uint64_t ch_flag_through(uint64_t value)
 {
     uint64_t round = value >> CH_FLAG_BITS;
 
-    if ((value & CH_FLAG_THROUGH) == CH_FLAG_THROUGH)
-        return round;
     return round > 0 ? round - 1 : 0;
 }
 

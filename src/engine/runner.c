@@ -21,14 +21,17 @@ static void raise_flag(struct ch_channel *channel, const struct ch_run *run, uin
     /* Relaxed: published by the flag. Only looked at in the operation's first round. */
     if (run->round == run->first_round)
         atomic_store_explicit(&unit->check, run->check, memory_order_relaxed);
-    /* Release, pairs with the acquires in look_at() and ask_all(): what is staged is seen. */
+    /* Release, pairs with the acquire in look_for_a_moment(): what is staged is seen. */
     atomic_store_explicit(&unit->flag, ch_flag_value(run->round, flag), CH_POST_ORDER);
 }
 
-/* We are through with a round: few wait for that, and most who sleep await something else. */
+/* We are through with a round: few wait for that, and most who sleep await something else. It is told in a line of its
+ * own: others may still be reading what lies beside our flag. */
 static void end_round(struct ch_channel *channel, const struct ch_run *run)
 {
-    raise_flag(channel, run, CH_FLAG_THROUGH);
+    /* Release, pairs with the acquire in ask_all(): our reads are over. */
+    atomic_store_explicit(&channel->members[channel->me].control->through, run->round,
+                          CH_POST_ORDER);
     for (uint32_t who = 0; who < channel->nranks; who++) {
         const struct ch_member *member = &channel->members[who];
 
@@ -104,9 +107,8 @@ static bool ask_all(struct ch_channel *channel, uint64_t round)
 
         if (who == channel->me || member->through >= round)
             continue;
-        /* Acquire, pairs with the release in raise_flag(): its reads are over. */
-        note_through(member, atomic_load_explicit(&member->control->units[round % 2].flag,
-                                                  memory_order_acquire));
+        /* Acquire, pairs with the release in end_round(): its reads are over. */
+        member->through = atomic_load_explicit(&member->control->through, memory_order_acquire);
         if (member->through < round)
             return false;
     }

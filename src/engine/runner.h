@@ -27,15 +27,16 @@ struct ch_run {
     const struct ch_op *op; /* whose blocks are moved: the caller's, or the agreement's */
     const struct ch_plan *plan;
 
+    /* Counters have something between them: a compiler would count a pair in one vector, for which the processor has
+     * to wait until both were stored. */
     uint64_t check;       /* what we say of the operation */
     uint64_t first_round; /* of the operation */
     uint64_t round;       /* now */
-    uint64_t rounds_left; /* this one included */
     uint32_t step;        /* of the schedule, the next to be done */
+    uint64_t rounds_left; /* this one included */
+    int waits_for;        /* the member, or CH_FOR_ALL */
+    size_t offset;        /* elements of each block that earlier rounds have moved */
 
-    size_t offset; /* elements of each block that earlier rounds have moved */
-
-    int waits_for; /* the member, or CH_FOR_ALL */
     struct ch_vigil vigil;
 
     bool moving; /* the two below were started for this step */

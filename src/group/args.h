@@ -7,6 +7,7 @@
 #define CH_ARGS_H
 
 #include "group/call.h"
+#include "group/memory.h"
 
 /* Type, address, shape of one buffer. */
 choir_status ch_check_buf(const char *name, const choir_buf *buf);
@@ -29,16 +30,25 @@ static inline uint64_t ch_hash_add(uint64_t hash, uint64_t value)
 }
 #define CH_HASH_START UINT64_C(0x9e3779b97f4a7c15)
 
-/* An operation of one kind and length, with all else to be filled in. */
-static inline struct ch_op ch_op_of(choir_optype type, enum ch_coll coll, choir_type dtype,
-                                    size_t count)
+/* An operation of one kind and length, with all else to be filled in. Field by field: zeroing all of it first would
+ * take longer than the rest of a small operation's preparations. */
+static inline void ch_op_init(struct ch_op *op, choir_optype type, enum ch_coll coll,
+                              choir_type dtype, size_t count)
 {
-    return (struct ch_op){ .type = type,
-                           .coll = coll,
-                           .dtype = dtype,
-                           .peer = -1,
-                           .longest = count,
-                           .counts = ch_hash_add(CH_HASH_START, count) };
+    op->type = type;
+    op->coll = coll;
+    op->dtype = dtype;
+    op->redop = CHOIR_SUM;
+    op->factor = 0;
+    op->root = 0;
+    op->reduces = op->in_place = op->uneven = false;
+    ch_blocks_even(&op->in, 0, 1, 0, NULL, 0);
+    ch_blocks_even(&op->out, 0, 1, 0, NULL, 0);
+    op->longest = count;
+    op->counts = ch_hash_add(CH_HASH_START, count);
+    op->algo = NULL;
+    op->peer = -1;
+    op->tag = 0;
 }
 
 /* What all collectives of one length have in common: op.dtype, longest, counts. */

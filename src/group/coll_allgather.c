@@ -58,15 +58,16 @@ static bool run_into_directly(choir_group *group, const choir_buf *in, const cho
 {
     uint32_t n = (uint32_t)group->nranks, me = (uint32_t)group->rank;
     size_t nbytes = in->count * ch_type_bytes[in->type];
-    struct ch_op op = ch_op_of(CHOIR_OP_ALLGATHER_INTO, CH_ALLGATHER, in->type, in->count);
+    struct ch_op op;
 
+    ch_op_init(&op, CHOIR_OP_ALLGATHER_INTO, CH_ALLGATHER, in->type, in->count);
     if (in->type != out->type || out->count / n != in->count || out->count % n != 0)
         return false;
     op.in_place = in->data == (char *)out->data + me * nbytes;
     if (!op.in_place && !ch_direct_apart(in->data, nbytes, out->data, n * nbytes))
         return false;
-    op.in = ch_blocks(me, 1, 1, in->data, in->count);
-    op.out = ch_blocks(0, 1, n, out->data, in->count);
+    ch_blocks_even(&op.in, me, 1, 1, in->data, in->count);
+    ch_blocks_even(&op.out, 0, 1, n, out->data, in->count);
     return ch_direct_run(group, &op, "choir_allgather_into", opts, rc_out);
 }
 

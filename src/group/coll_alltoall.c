@@ -168,13 +168,14 @@ static bool run_base_directly(choir_group *group, const choir_buf *in, const cho
 {
     uint32_t n = (uint32_t)group->nranks, me = (uint32_t)group->rank;
     size_t count = in->count / n, nbytes = in->count * ch_type_bytes[in->type];
-    struct ch_op op = ch_op_of(CHOIR_OP_ALLTOALL_BASE, CH_ALLTOALL, in->type, count);
+    struct ch_op op;
 
+    ch_op_init(&op, CHOIR_OP_ALLTOALL_BASE, CH_ALLTOALL, in->type, count);
     if (in->type != out->type || in->count != out->count || in->count % n != 0 ||
         !ch_direct_apart(in->data, nbytes, out->data, nbytes))
         return false;
-    op.in = ch_blocks(me * n, 1, n, in->data, count);
-    op.out = ch_blocks(me, n, n, out->data, count);
+    ch_blocks_even(&op.in, me * n, 1, n, in->data, count);
+    ch_blocks_even(&op.out, me, n, n, out->data, count);
     return ch_direct_run(group, &op, "choir_alltoall_base", opts, rc_out);
 }
 

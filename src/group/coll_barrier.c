@@ -25,7 +25,7 @@ choir_status choir_barrier(choir_group *group, const choir_coll_opts *opts, choi
     choir_status rc;
 
     if (ch_direct_may(group, opts, work_out)) {
-        op = ch_op_of(CHOIR_OP_BARRIER, CH_BARRIER, CHOIR_U8, 0);
+        ch_op_init(&op, CHOIR_OP_BARRIER, CH_BARRIER, CHOIR_U8, 0);
         if (ch_direct_run(group, &op, "choir_barrier", opts, &rc))
             return rc;
     }

@@ -29,13 +29,14 @@ static choir_status build(struct ch_call *call, const choir_buf *buf)
 static bool run_directly(choir_group *group, const choir_buf *buf, const choir_coll_opts *opts,
                          choir_status *rc_out)
 {
-    struct ch_op op = ch_op_of(CHOIR_OP_BROADCAST, CH_BROADCAST, buf->type, buf->count);
+    struct ch_op op;
 
+    ch_op_init(&op, CHOIR_OP_BROADCAST, CH_BROADCAST, buf->type, buf->count);
     op.root = ch_root_of(opts);
     op.in_place = op.root == (uint32_t)group->rank;
-    op.out = ch_blocks(0, 1, 1, buf->data, buf->count);
+    ch_blocks_even(&op.out, 0, 1, 1, buf->data, buf->count);
     if (op.in_place)
-        op.in = op.out;
+        ch_blocks_even(&op.in, 0, 1, 1, buf->data, buf->count);
     return ch_direct_run(group, &op, "choir_broadcast", opts, rc_out);
 }
 

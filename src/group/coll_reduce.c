@@ -58,8 +58,9 @@ static bool run_directly(choir_group *group, choir_optype type, enum ch_coll col
     const void *input = opts != NULL ? opts->input : NULL;
     size_t nbytes = buf->count * ch_type_bytes[buf->type];
     bool in_place = input == NULL || input == buf->data;
-    struct ch_op op = ch_op_of(type, coll, buf->type, buf->count);
+    struct ch_op op;
 
+    ch_op_init(&op, type, coll, buf->type, buf->count);
     if (!in_place && !ch_direct_apart(input, nbytes, buf->data, nbytes))
         return false;
     op.reduces = true;
@@ -67,9 +68,9 @@ static bool run_directly(choir_group *group, choir_optype type, enum ch_coll col
     op.factor = 1.0;
     op.root = root;
     op.in_place = in_place && has_result;
-    op.in = ch_blocks(0, 1, 1, (void *)(uintptr_t)(in_place ? buf->data : input), buf->count);
+    ch_blocks_even(&op.in, 0, 1, 1, (void *)(uintptr_t)(in_place ? buf->data : input), buf->count);
     if (has_result)
-        op.out = ch_blocks(0, 1, 1, buf->data, buf->count);
+        ch_blocks_even(&op.out, 0, 1, 1, buf->data, buf->count);
     return ch_direct_run(group, &op, name, opts, rc_out);
 }
 

@@ -61,9 +61,9 @@ static bool run_from_directly(choir_group *group, const choir_buf *in, const cho
 {
     uint32_t n = (uint32_t)group->nranks, me = (uint32_t)group->rank;
     size_t nbytes = out->count * ch_type_bytes[out->type];
-    struct ch_op op = ch_op_of(CHOIR_OP_REDUCE_SCATTER_FROM, CH_REDUCE_SCATTER, out->type,
-                               out->count);
+    struct ch_op op;
 
+    ch_op_init(&op, CHOIR_OP_REDUCE_SCATTER_FROM, CH_REDUCE_SCATTER, out->type, out->count);
     if (in->type != out->type || in->count / n != out->count || in->count % n != 0)
         return false;
     op.in_place = out->data == (char *)in->data + me * nbytes;
@@ -72,8 +72,8 @@ static bool run_from_directly(choir_group *group, const choir_buf *in, const cho
     op.reduces = true;
     op.redop = opts != NULL ? opts->op : CHOIR_SUM;
     op.factor = 1.0;
-    op.in = ch_blocks(0, 1, n, in->data, out->count);
-    op.out = ch_blocks(me, 1, 1, out->data, out->count);
+    ch_blocks_even(&op.in, 0, 1, n, in->data, out->count);
+    ch_blocks_even(&op.out, me, 1, 1, out->data, out->count);
     return ch_direct_run(group, &op, "choir_reduce_scatter_from", opts, rc_out);
 }
 

@@ -61,7 +61,7 @@ static void set_time(struct direct_run *d, const choir_coll_opts *opts)
     op->timeout_ms = opts != NULL ? opts->timeout_ms : 0;
     if (op->timeout_ms == 0)
         op->timeout_ms = atomic_load_explicit(&d->group->timeout_ms, memory_order_relaxed);
-    d->issued = ch_now();
+    d->issued = ch_now_rough();
     op->until = ch_deadline_after(d->issued, op->timeout_ms);
 }
 
@@ -111,7 +111,7 @@ bool ch_direct_run(choir_group *group, struct ch_op *op, const char *name,
     *rc_out = run(&d);
     if (CH_UNLIKELY(*rc_out != CHOIR_OK))
         fail(&d);
-    ch_flightlog_direct_done(group, d.flight, ch_now(), *rc_out);
+    ch_flightlog_direct_done(group, d.flight, ch_now_rough(), *rc_out);
     ch_queue_leave(group);
     return true;
 }

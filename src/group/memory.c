@@ -323,12 +323,6 @@ choir_status ch_block_copy(struct ch_call *call, const choir_buf *buf, struct ch
     return stage(call, &whole, 1, CH_GOES_IN, piece_out);
 }
 
-void ch_blocks_even(struct ch_blocks *blocks, uint32_t first, uint32_t step, uint32_t nblocks,
-                    void *base, size_t count)
-{
-    *blocks = ch_blocks(first, step, nblocks, base, count);
-}
-
 void ch_blocks_of(struct ch_blocks *blocks, uint32_t first, uint32_t step, uint32_t nblocks,
                   const struct ch_piece *pieces, size_t size)
 {

@@ -44,15 +44,16 @@ void ch_blocks_of(struct ch_blocks *blocks, uint32_t first, uint32_t step, uint3
                   const struct ch_piece *pieces, size_t size);
 
 /* `nblocks` equal blocks behind each other. */
-static inline struct ch_blocks ch_blocks(uint32_t first, uint32_t step, uint32_t nblocks,
-                                         void *base, size_t count)
+static inline void ch_blocks_even(struct ch_blocks *blocks, uint32_t first, uint32_t step,
+                                  uint32_t nblocks, void *base, size_t count)
 {
-    return (struct ch_blocks){
-        .first = first, .step = step, .nblocks = nblocks, .base = base, .count = count
-    };
+    blocks->first = first;
+    blocks->step = step;
+    blocks->nblocks = nblocks;
+    blocks->base = base;
+    blocks->count = count;
+    blocks->pieces = NULL;
 }
-void ch_blocks_even(struct ch_blocks *blocks, uint32_t first, uint32_t step, uint32_t nblocks,
-                    void *base, size_t count);
 
 /* When the operation begins, and when it has gone well. `all`: also what only comes out is packed, for a backend
  * that may leave it as it is. */
