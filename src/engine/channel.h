@@ -78,6 +78,7 @@ struct ch_channel {
     uint64_t last_round[CH_CALLS_KEPT]; /* of those calls, by number */
     struct ch_sched_cache *schedules;
     struct ch_plan plans[CH_PLANS_KEPT]; /* by their hash (plan.h) */
+    struct ch_plan *last_plan;           /* the one asked for last; NULL: none yet */
     uint64_t one_shot_max
         [CH_NCOLLS]; /* what measured figures say (algo/tuned.h), once asked; 0: not asked */
     struct ch_agreement *agreement;

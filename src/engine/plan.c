@@ -259,10 +259,12 @@ choir_status ch_plan_find(struct ch_channel *channel, const struct ch_op *op, co
                                .reduces = op->reduces,
                                .in_place = op->in_place,
                                .uneven = uneven };
-    struct ch_plan *plan = place_for(channel, &key);
+    struct ch_plan *plan = channel->last_plan;
     choir_status rc;
 
-    *plan_out = plan;
+    if (plan == NULL || !is_same(&plan->key, &key))
+        plan = place_for(channel, &key);
+    *plan_out = channel->last_plan = plan;
     plan->used = channel->ncalls;
     if (CH_LIKELY(plan->cached != NULL && is_same(&plan->key, &key)))
         return CHOIR_OK;

@@ -68,10 +68,8 @@ static void set_time(struct direct_run *d, const choir_coll_opts *opts)
 static choir_status run(struct direct_run *d)
 {
     choir_group *group = d->group;
-    choir_status rc = group->backend->begin(group->backend_self, d->op, d->run);
+    choir_status rc = group->backend->step(group->backend_self, d->op, d->run);
 
-    if (CH_LIKELY(rc == CHOIR_OK))
-        rc = group->backend->step(group->backend_self, d->op, d->run);
     if (rc == CHOIR_IN_PROGRESS)
         rc = wait_for_it(d);
     group->backend->end(group->backend_self, d->op, d->run);
@@ -98,7 +96,7 @@ bool ch_direct_run(choir_group *group, struct ch_op *op, const char *name,
     /* Acquire, pairs with the release of who queued or closed. Who does so from now on finds the token taken. */
     if (CH_UNLIKELY(atomic_load_explicit(&group->nqueued, memory_order_acquire) != 0 ||
                     atomic_load_explicit(&group->closed, memory_order_acquire) ||
-                    ch_group_check(group) != CHOIR_OK)) {
+                    group->backend->begin(group->backend_self, op, d.run) != CHOIR_OK)) {
         ch_queue_leave(group);
         return false;
     }

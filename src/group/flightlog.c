@@ -82,26 +82,20 @@ void ch_flightlog_done(struct ch_call *call)
 
 uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, uint64_t now)
 {
-    struct ch_flight_info info = { .op = op->type,
-                                   .timeout_ms = op->timeout_ms,
-                                   .started = true,
-                                   .reduces = op->reduces,
-                                   .redop = op->redop,
-                                   .has_root = ch_coll_rooted(op->coll),
-                                   .root = (int)op->root,
-                                   .plain = true,
-                                   .type = op->dtype,
-                                   .in_count = op->in.count * op->in.nblocks,
-                                   .out_count = op->out.count * op->out.nblocks,
-                                   .nins = op->in.nblocks > 0,
-                                   .nouts = op->out.nblocks > 0 };
+    const struct ch_flight_plain plain = { .op = op->type,
+                                           .type = op->dtype,
+                                           .in_count = op->in.count * op->in.nblocks,
+                                           .out_count = op->out.count * op->out.nblocks,
+                                           .collective_seq = op->seq,
+                                           .p2p_seq = atomic_load_explicit(&group->ntransfers,
+                                                                           memory_order_relaxed),
+                                           .timeout_ms = op->timeout_ms,
+                                           .redop = op->redop,
+                                           .root = (int)op->root,
+                                           .reduces = op->reduces,
+                                           .has_root = ch_coll_rooted(op->coll) };
 
-    if (group->flight == NULL)
-        return 0;
-    info.collective_seq = op->seq;
-    info.p2p_seq = atomic_load_explicit(&group->ntransfers, memory_order_relaxed);
-    info.op_id = info.collective_seq + info.p2p_seq;
-    return ch_flight_issue(group->flight, &info, now);
+    return group->flight != NULL ? ch_flight_start_plain(group->flight, &plain, now) : 0;
 }
 
 uint64_t ch_flightlog_plain(choir_group *group, const struct ch_op *op, uint64_t now)

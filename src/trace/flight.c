@@ -206,23 +206,6 @@ static int put_buffers(struct ch_flight_slot *slot, int at, int end, choir_optyp
     return at - begin;
 }
 
-/* The same for one array on each side. */
-static void put_plain_buffers(struct ch_flight_slot *slot, const struct ch_flight_info *info)
-{
-    uint64_t head = 1 | (uint64_t)info->type << 32;
-    int at = CH_FLIGHT_SHAPES, in = info->in_count > 0 ? 2 : 0, out = info->out_count > 0 ? 2 : 0;
-
-    if (in > 0) {
-        put(slot, at, head);
-        put(slot, at + 1, info->in_count);
-    }
-    if (out > 0) {
-        put(slot, at + in, head);
-        put(slot, at + in + 1, info->out_count);
-    }
-    put(slot, CH_FLIGHT_SHAPE_WORDS, (uint64_t)in | (uint64_t)out << 32);
-}
-
 static void put_all_buffers(struct ch_flight_slot *slot, const struct ch_flight_info *info)
 {
     /* Neither side may crowd the other out. */
@@ -239,8 +222,7 @@ static uint64_t bits_of(const struct ch_flight_info *info)
 {
     return (uint64_t)(info->op & 0xff) | (uint64_t)(info->redop & 0xff) << 8 |
            (info->is_p2p ? CH_FLIGHT_BIT_P2P : 0) | (info->reduces ? CH_FLIGHT_BIT_REDUCES : 0) |
-           (info->has_root ? CH_FLIGHT_BIT_ROOT : 0) |
-           (info->started ? (uint64_t)CH_FLIGHT_IS_STARTED << CH_FLIGHT_STATE_SHIFT : 0);
+           (info->has_root ? CH_FLIGHT_BIT_ROOT : 0);
 }
 
 static uint64_t capped(size_t n)
@@ -263,14 +245,11 @@ static void put_record(struct ch_flight_slot *slot, const struct ch_flight_group
     put(slot, CH_FLIGHT_P2P_SEQ, info->p2p_seq);
     put(slot, CH_FLIGHT_OP_ID, info->op_id);
     put(slot, CH_FLIGHT_ISSUED, now);
-    put(slot, CH_FLIGHT_STARTED, info->started ? now : 0);
+    put(slot, CH_FLIGHT_STARTED, 0);
     put(slot, CH_FLIGHT_DONE, 0);
     put(slot, CH_FLIGHT_TIMEOUT, (uint64_t)info->timeout_ms);
     put(slot, CH_FLIGHT_THREAD, this_thread | capped(info->nins) << 32 | capped(info->nouts) << 48);
-    if (info->plain)
-        put_plain_buffers(slot, info);
-    else
-        put_all_buffers(slot, info);
+    put_all_buffers(slot, info);
 }
 
 /* --- operations ----------------------------------------------------------------------------------- */
@@ -291,10 +270,66 @@ uint64_t ch_flight_issue(struct ch_flight_group *group, const struct ch_flight_i
     raise_to(&group->last_record, record);
     if (!info->is_p2p)
         raise_to(&group->enqueued, info->collective_seq + 1);
-    if (info->started && !info->is_p2p)
-        raise_to(&group->started, info->collective_seq + 1);
     if (take_turn(slot, record, false)) {
         put_record(slot, group, info, now);
+        leave_turn(slot, record);
+    }
+    return record;
+}
+
+/* One array on each side, if there is one. Returns what the word about them says. */
+static uint64_t put_plain_buffers(struct ch_flight_slot *slot, const struct ch_flight_plain *op)
+{
+    uint64_t head = 1 | (uint64_t)op->type << 32;
+    int in = op->in_count > 0 ? 2 : 0, out = op->out_count > 0 ? 2 : 0;
+
+    if (in > 0) {
+        put(slot, CH_FLIGHT_SHAPES, head);
+        put(slot, CH_FLIGHT_SHAPES + 1, op->in_count);
+    }
+    if (out > 0) {
+        put(slot, CH_FLIGHT_SHAPES + in, head);
+        put(slot, CH_FLIGHT_SHAPES + in + 1, op->out_count);
+    }
+    return (uint64_t)in | (uint64_t)out << 32;
+}
+
+static void put_plain_record(struct ch_flight_slot *slot, const struct ch_flight_group *group,
+                             const struct ch_flight_plain *op, uint64_t now)
+{
+    put(slot, CH_FLIGHT_GROUP, group->id);
+    put(slot, CH_FLIGHT_BITS,
+        (uint64_t)(op->op & 0xff) | (uint64_t)(op->redop & 0xff) << 8 |
+            (op->reduces ? CH_FLIGHT_BIT_REDUCES : 0) | (op->has_root ? CH_FLIGHT_BIT_ROOT : 0) |
+            (uint64_t)CH_FLIGHT_IS_STARTED << CH_FLIGHT_STATE_SHIFT);
+    put(slot, CH_FLIGHT_PEER, with_peer(op->root, 0));
+    put(slot, CH_FLIGHT_COLLECTIVE_SEQ, op->collective_seq);
+    put(slot, CH_FLIGHT_P2P_SEQ, op->p2p_seq);
+    put(slot, CH_FLIGHT_OP_ID, op->collective_seq + op->p2p_seq);
+    put(slot, CH_FLIGHT_ISSUED, now);
+    put(slot, CH_FLIGHT_STARTED, now);
+    put(slot, CH_FLIGHT_DONE, 0);
+    put(slot, CH_FLIGHT_TIMEOUT, (uint64_t)op->timeout_ms);
+    put(slot, CH_FLIGHT_THREAD,
+        this_thread | (uint64_t)(op->in_count > 0) << 32 | (uint64_t)(op->out_count > 0) << 48);
+    put(slot, CH_FLIGHT_SHAPE_WORDS, put_plain_buffers(slot, op));
+}
+
+uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
+                               uint64_t now)
+{
+    struct ch_flight_slot *slot;
+    uint64_t record;
+
+    if (CH_UNLIKELY(this_thread == 0))
+        find_this_thread();
+    record = atomic_fetch_add_explicit(&group->flight->next, 1, memory_order_relaxed);
+    slot = slot_of(group->flight, record);
+    raise_to(&group->last_record, record);
+    raise_to(&group->enqueued, op->collective_seq + 1);
+    raise_to(&group->started, op->collective_seq + 1);
+    if (take_turn(slot, record, false)) {
+        put_plain_record(slot, group, op, now);
         leave_turn(slot, record);
     }
     return record;

@@ -60,11 +60,6 @@ struct ch_flight_info {
     int peer, tag; /* sends and receives: a rank of the group, -1 any */
     const choir_buf *ins, *outs;
     size_t nins, nouts;
-
-    /* In their stead, one array on each side, which most operations have; 0: none. */
-    bool plain;
-    choir_type type;
-    size_t in_count, out_count;
 };
 
 /*
@@ -73,6 +68,22 @@ struct ch_flight_info {
  */
 uint64_t ch_flight_issue(struct ch_flight_group *group, const struct ch_flight_info *info,
                          uint64_t now);
+
+/* What most operations are: a collective of one array on each side (0 elements: none), started when it is issued. */
+struct ch_flight_plain {
+    choir_optype op;
+    choir_type type;
+    size_t in_count, out_count;
+    uint64_t collective_seq, p2p_seq;
+    int64_t timeout_ms;
+    choir_redop redop;
+    int root;
+    bool reduces, has_root;
+};
+
+/* The same as issue and started, in fewer steps. `group` is not NULL. */
+uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
+                               uint64_t now);
 
 /* It is being carried out: "started". */
 void ch_flight_started(struct ch_flight_group *group, uint64_t record, uint64_t now);
