@@ -105,7 +105,7 @@ bool ch_direct_run(choir_group *group, struct ch_op *op, const char *name,
     d.name = name;
     set_time(&d, opts);
     op->seq = atomic_fetch_add_explicit(&group->ncollectives, 1, memory_order_relaxed);
-    d.flight = ch_flightlog_direct(group, op, d.issued);
+    d.flight = ch_flightlog_direct(group, op, false, d.issued);
     *rc_out = run(&d);
     if (CH_UNLIKELY(*rc_out != CHOIR_OK))
         fail(&d);

@@ -80,45 +80,29 @@ void ch_flightlog_done(struct ch_call *call)
                    any ? call->op.peer : -1);
 }
 
-uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, uint64_t now)
+uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, bool is_p2p, uint64_t now)
 {
-    const struct ch_flight_plain plain = { .op = op->type,
-                                           .type = op->dtype,
-                                           .in_count = op->in.count * op->in.nblocks,
-                                           .out_count = op->out.count * op->out.nblocks,
-                                           .collective_seq = op->seq,
-                                           .p2p_seq = atomic_load_explicit(&group->ntransfers,
-                                                                           memory_order_relaxed),
-                                           .timeout_ms = op->timeout_ms,
-                                           .redop = op->redop,
-                                           .root = (int)op->root,
-                                           .reduces = op->reduces,
-                                           .has_root = ch_coll_rooted(op->coll) };
-
-    return group->flight != NULL ? ch_flight_start_plain(group->flight, &plain, now) : 0;
-}
-
-uint64_t ch_flightlog_plain(choir_group *group, const struct ch_op *op, uint64_t now)
-{
-    struct ch_flight_info info = { .op = op->type,
-                                   .is_p2p = true,
-                                   .timeout_ms = op->timeout_ms,
-                                   .started = true,
-                                   .peer = op->peer,
-                                   .tag = op->tag,
-                                   .plain = true,
-                                   .type = op->dtype,
-                                   .in_count = op->in.count,
-                                   .out_count = op->out.count,
-                                   .nins = op->in.nblocks,
-                                   .nouts = op->out.nblocks };
+    struct ch_flight_plain plain = { .op = op->type,
+                                     .is_p2p = is_p2p,
+                                     .type = op->dtype,
+                                     .in_count = op->in.count * op->in.nblocks,
+                                     .out_count = op->out.count * op->out.nblocks,
+                                     .collective_seq = op->seq,
+                                     .p2p_seq = op->seq,
+                                     .timeout_ms = op->timeout_ms,
+                                     .redop = op->redop,
+                                     .peer = is_p2p ? op->peer : (int)op->root,
+                                     .tag = op->tag,
+                                     .reduces = op->reduces,
+                                     .has_root = !is_p2p && ch_coll_rooted(op->coll) };
 
     if (group->flight == NULL)
         return 0;
-    info.collective_seq = atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
-    info.p2p_seq = op->seq;
-    info.op_id = info.collective_seq + info.p2p_seq;
-    return ch_flight_issue(group->flight, &info, now);
+    if (is_p2p)
+        plain.collective_seq = atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
+    else
+        plain.p2p_seq = atomic_load_explicit(&group->ntransfers, memory_order_relaxed);
+    return ch_flight_start_plain(group->flight, &plain, now);
 }
 
 void ch_flightlog_direct_done(choir_group *group, uint64_t flight, uint64_t now,

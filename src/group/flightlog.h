@@ -11,9 +11,8 @@ void ch_flightlog_issued(struct ch_call *call);
 void ch_flightlog_started(struct ch_call *call);
 void ch_flightlog_done(struct ch_call *call);
 
-/* The same for an operation without a call, which is started when it is issued (direct.h), and for a send or receive (plain_p2p.h). */
-uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, uint64_t now);
-uint64_t ch_flightlog_plain(choir_group *group, const struct ch_op *op, uint64_t now);
+/* The same for an operation without a call, which is started when it is issued (direct.h, plain_p2p.h). */
+uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, bool is_p2p, uint64_t now);
 void ch_flightlog_direct_done(choir_group *group, uint64_t flight, uint64_t now,
                               choir_status status);
 

@@ -64,7 +64,7 @@ static bool enter(struct plain_run *r)
 
         for (size_t i = 0; i < r->count; i++) {
             r->parts[i].op.seq = seq + i;
-            r->parts[i].flight = ch_flightlog_plain(group, &r->parts[i].op, r->issued);
+            r->parts[i].flight = ch_flightlog_direct(group, &r->parts[i].op, true, r->issued);
         }
         atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
     }

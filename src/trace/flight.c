@@ -300,9 +300,10 @@ static void put_plain_record(struct ch_flight_slot *slot, const struct ch_flight
     put(slot, CH_FLIGHT_GROUP, group->id);
     put(slot, CH_FLIGHT_BITS,
         (uint64_t)(op->op & 0xff) | (uint64_t)(op->redop & 0xff) << 8 |
-            (op->reduces ? CH_FLIGHT_BIT_REDUCES : 0) | (op->has_root ? CH_FLIGHT_BIT_ROOT : 0) |
+            (op->is_p2p ? CH_FLIGHT_BIT_P2P : 0) | (op->reduces ? CH_FLIGHT_BIT_REDUCES : 0) |
+            (op->has_root ? CH_FLIGHT_BIT_ROOT : 0) |
             (uint64_t)CH_FLIGHT_IS_STARTED << CH_FLIGHT_STATE_SHIFT);
-    put(slot, CH_FLIGHT_PEER, with_peer(op->root, 0));
+    put(slot, CH_FLIGHT_PEER, with_peer(op->peer, op->tag));
     put(slot, CH_FLIGHT_COLLECTIVE_SEQ, op->collective_seq);
     put(slot, CH_FLIGHT_P2P_SEQ, op->p2p_seq);
     put(slot, CH_FLIGHT_OP_ID, op->collective_seq + op->p2p_seq);
@@ -326,8 +327,10 @@ uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_fl
     record = atomic_fetch_add_explicit(&group->flight->next, 1, memory_order_relaxed);
     slot = slot_of(group->flight, record);
     raise_to(&group->last_record, record);
-    raise_to(&group->enqueued, op->collective_seq + 1);
-    raise_to(&group->started, op->collective_seq + 1);
+    if (!op->is_p2p) {
+        raise_to(&group->enqueued, op->collective_seq + 1);
+        raise_to(&group->started, op->collective_seq + 1);
+    }
     if (take_turn(slot, record, false)) {
         put_plain_record(slot, group, op, now);
         leave_turn(slot, record);

@@ -50,7 +50,6 @@ void ch_flight_group_close(struct ch_flight_group *group);
 struct ch_flight_info {
     choir_optype op;
     bool is_p2p;
-    bool started;                     /* it begins now: no ch_flight_started() follows */
     uint64_t collective_seq, p2p_seq; /* the group's counters, this operation included */
     uint64_t op_id;                   /* counts every operation, also those inside of batches */
     int64_t timeout_ms;               /* what it has in the end; negative: none */
@@ -69,15 +68,16 @@ struct ch_flight_info {
 uint64_t ch_flight_issue(struct ch_flight_group *group, const struct ch_flight_info *info,
                          uint64_t now);
 
-/* What most operations are: a collective of one array on each side (0 elements: none), started when it is issued. */
+/* What most operations are: of one array on each side (0 elements: none), started when it is issued. */
 struct ch_flight_plain {
     choir_optype op;
+    bool is_p2p;
     choir_type type;
     size_t in_count, out_count;
     uint64_t collective_seq, p2p_seq;
     int64_t timeout_ms;
     choir_redop redop;
-    int root;
+    int peer, tag; /* the other rank of a send or receive; of a collective the root */
     bool reduces, has_root;
 };
 
