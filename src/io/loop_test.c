@@ -171,8 +171,11 @@ CHOIR_TEST(a_timer_fires_not_before_its_time)
     CHOIR_CHECK_OK(ch_loop_create(&loop));
     at = ch_now() + 20 * CH_MS;
     ch_timer_start(ch_loop_timers(loop), &alarm.timer, at);
-    CHOIR_CHECK_STATUS(ch_loop_run_once(loop, ch_now() + CH_MS), CHOIR_IN_PROGRESS);
-    CHOIR_CHECK_OK(ch_loop_run_once(loop, soon()));
+    /* Done already only if this thread was put aside for so long. */
+    if (ch_loop_run_once(loop, ch_now() + CH_MS) == CHOIR_IN_PROGRESS) {
+        CHOIR_CHECK_EQ(alarm.fired_at, 0u);
+        CHOIR_CHECK_OK(ch_loop_run_once(loop, soon()));
+    }
     CHOIR_CHECK_LE(at, alarm.fired_at);
     check_took_about(at, 0);
     ch_loop_destroy(loop);
