@@ -222,6 +222,72 @@ CHOIR_TEST(a_failing_message_fails_its_batch_alone)
     CHOIR_CHECK_OK(choir_run_threads(2, failing_part, NULL));
 }
 
+/* --- batches of sends and receives alone ---------------------------------------------------------- */
+
+static void exchange(choir_group *group, int count, bool wants_handle)
+{
+    enum { MOST = 12 };
+    int32_t out[MOST], in[MOST] = { 0 };
+    int me = choir_group_rank(group), peer = 1 - me;
+    choir_work *work = NULL;
+
+    CHOIR_CHECK_OK(choir_batch_begin(group));
+    for (int i = 0; i < count; i++) {
+        out[i] = 100 * me + i;
+        CHOIR_CHECK_OK(choir_send(group, i32(&out[i], 1), peer, i / 2, NULL, NULL));
+        CHOIR_CHECK_OK(choir_recv(group, i32(&in[i], 1), peer, i / 2, NULL, NULL));
+    }
+    CHOIR_CHECK_OK(choir_batch_end(group, wants_handle ? &work : NULL));
+    if (wants_handle)
+        CHOIR_CHECK_OK(choir_work_wait(work, 0));
+    for (int i = 0; i < count; i++)
+        CHOIR_CHECK_EQ(in[i], 100 * peer + i);
+    choir_work_unref(work);
+}
+
+/* A few of them need no works, more of them do: nobody sees a difference. */
+static choir_status few_and_many(choir_group *group, void *arg)
+{
+    (void)arg;
+    for (int count = 1; count <= 12; count++) {
+        exchange(group, count, false);
+        exchange(group, count, true);
+    }
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(batches_of_few_and_of_many_messages)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, few_and_many, NULL));
+}
+
+/* One has another length, one never comes: the batch fails with the first, and the third has come all the same. */
+static choir_status failing_messages(choir_group *group, void *arg)
+{
+    int32_t data[2] = { 7, 8 }, in[2] = { 0 }, never;
+
+    (void)arg;
+    if (choir_group_rank(group) == 0) {
+        CHOIR_CHECK_OK(choir_send(group, i32(data, 1), 1, 0, NULL, NULL));
+        CHOIR_CHECK_OK(choir_send(group, i32(data, 2), 1, 2, NULL, NULL));
+        return choir_barrier(group, NULL, NULL);
+    }
+    CHOIR_CHECK_OK(choir_batch_begin(group));
+    CHOIR_CHECK_OK(
+        choir_recv(group, i32(&never, 1), 0, 1, CHOIR_OPTS(recv, .timeout_ms = 50), NULL));
+    CHOIR_CHECK_OK(choir_recv(group, i32(data, 2), 0, 0, NULL, NULL));
+    CHOIR_CHECK_OK(choir_recv(group, i32(in, 2), 0, 2, NULL, NULL));
+    CHOIR_CHECK_STATUS(choir_batch_end(group, NULL), CHOIR_ERR_INVALID);
+    CHOIR_CHECK_HAS(choir_last_error(), "bytes");
+    CHOIR_CHECK_EQ(in[1], 8);
+    return choir_barrier(group, NULL, NULL);
+}
+
+CHOIR_TEST(a_batch_of_messages_fails_when_all_are_done)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, failing_messages, NULL));
+}
+
 /* Sender and receiver mean different types: both are told which, the sender of what was not kept for it. */
 static choir_status other_type(choir_group *group, void *arg)
 {
