@@ -196,6 +196,8 @@ static void check_contract(struct ch_stream *from, struct ch_stream *to)
     for (size_t i = 0; i < sizeof(out); i++)
         out[i] = byte_at(i);
     CHOIR_CHECK(!to->ops->readable(to));
+    CHOIR_CHECK(from->ops->fits(from, 1));
+    CHOIR_CHECK(!from->ops->fits(from, sizeof(out))); /* more than there is room for */
     CHOIR_CHECK_STATUS(to->ops->recv(to, in, sizeof(in), &done), CHOIR_IN_PROGRESS);
     while ((rc = from->ops->send(from, &iov, 1, &done)) == CHOIR_OK) {
         CHOIR_CHECK(done > 0 && done <= iov.iov_len);
@@ -203,12 +205,14 @@ static void check_contract(struct ch_stream *from, struct ch_stream *to)
         iov = (struct iovec){ out + sent, sizeof(out) - sent };
     }
     CHOIR_CHECK_STATUS(rc, CHOIR_IN_PROGRESS); /* nobody took any of it */
+    CHOIR_CHECK(!from->ops->fits(from, 1));
     CHOIR_CHECK(to->ops->readable(to));
     while ((rc = to->ops->recv(to, in + got, 7, &done)) == CHOIR_OK)
         got += done;
     CHOIR_CHECK_STATUS(rc, CHOIR_IN_PROGRESS);
     CHOIR_CHECK_EQ(got, sent);
     CHOIR_CHECK_EQ(memcmp(in, out, got), 0);
+    CHOIR_CHECK(from->ops->fits(from, got));
 }
 
 CHOIR_TEST(every_transport_keeps_the_contract)
