@@ -49,6 +49,7 @@ static inline void ch_op_init(struct ch_op *op, choir_optype type, enum ch_coll 
     op->algo = NULL;
     op->peer = -1;
     op->tag = 0;
+    op->moves = 0;
 }
 
 /* What all collectives of one length have in common: op.dtype, longest, counts. */

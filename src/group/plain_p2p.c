@@ -39,13 +39,11 @@ static void set_up(struct plain_run *r, struct part *part, const struct ch_plain
 
     if (timeout_ms == 0)
         timeout_ms = atomic_load_explicit(&r->group->timeout_ms, memory_order_relaxed);
-    part->op = (struct ch_op){ .type = asked->type,
-                               .dtype = asked->dtype,
-                               .longest = asked->count,
-                               .peer = asked->peer,
-                               .tag = asked->tag,
-                               .until = ch_deadline_after(r->issued, timeout_ms),
-                               .timeout_ms = timeout_ms };
+    ch_op_init(&part->op, asked->type, 0, asked->dtype, asked->count);
+    part->op.peer = asked->peer;
+    part->op.tag = asked->tag;
+    part->op.until = ch_deadline_after(r->issued, timeout_ms);
+    part->op.timeout_ms = timeout_ms;
     *(asked->type == CHOIR_OP_SEND ? &part->op.in : &part->op.out) = all;
     part->rc = CHOIR_IN_PROGRESS;
 }
@@ -191,7 +189,7 @@ static void wait_for_all(struct plain_run *r)
 
 static choir_status leave(struct plain_run *r)
 {
-    uint64_t now = ch_now();
+    uint64_t now = ch_now_rough();
 
     for (size_t i = 0; i < r->count; i++)
         ch_flightlog_direct_done(r->group, r->parts[i].flight, now, r->parts[i].rc);
