@@ -107,7 +107,8 @@ static choir_status both_ways(choir_group *group, void *arg)
         for (size_t c = 0; c < CH_ARRAY_LEN(counts); c++) {
             uint64_t before = choir_group_collective_sequence(group);
 
-            CHOIR_ROW("rank %d: %s of %zu", rank, operations[i].name, counts[c]);
+            if (rank == 0) /* the row is the whole test's */
+                CHOIR_ROW("%s of %zu", operations[i].name, counts[c]);
             for (int way = 0; way < 2; way++) {
                 fill(&b[way], rank);
                 group->direct = way == 0;
