@@ -372,6 +372,7 @@ static void set_up(struct ch_transfer *t, bool is_send, int peer, uint64_t conte
     ch_list_init(&t->all);
     t->status = CHOIR_IN_PROGRESS;
     t->source = CHOIR_NO_RANK;
+    t->other_check = 0;
     t->iov = iov;
     t->niov = niov;
     t->at_iov = 0;
@@ -381,6 +382,7 @@ static void set_up(struct ch_transfer *t, bool is_send, int peer, uint64_t conte
     t->check = check;
     t->message = NULL;
     t->peer = peer;
+    t->state = TRANSFER_IDLE;
     t->is_send = is_send;
 }
 

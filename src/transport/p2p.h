@@ -64,7 +64,7 @@ struct ch_transfer {
     choir_error error; /* if status is a failure */
     int source;        /* of a receive */
     uint64_t
-        other_check; /* if it failed because the two sides' differ: the other's; else as it was */
+        other_check; /* if it failed because the two sides' differ: the other's; else 0 */
 
     /* NULL, or called once, after `done` was set, with no lock held, by whoever made the progress: perhaps
      * before the call that started it returns. The transfer must not go away before it was called. */

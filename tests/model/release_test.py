@@ -15,8 +15,9 @@ PAIRS = [
      "bytes_written_before_are_seen_in_order"),
 ]
 # In place of the kernels, whose files want flags of their own.
-COPY = "#include <string.h>\nvoid ch_copy(void *d, const void *s, size_t n);\n" \
-       "void ch_copy(void *d, const void *s, size_t n)\n{\n    memcpy(d, s, n);\n}\n"
+COPY = "#include <string.h>\n" + "".join(
+    f"void {name}(void *d, const void *s, size_t n);\nvoid {name}(void *d, const void *s, size_t n)\n{{\n    memcpy(d, s, n);\n}}\n"
+    for name in ("ch_copy", "ch_copy_nt"))
 
 
 def build(program, files, *definitions):
