@@ -61,10 +61,9 @@ struct ch_transfer {
     _Atomic uint64_t
         done; /* 1 when it is, as by ch_post() to the rank's bell; all else is then readable */
     choir_status status;
-    choir_error error; /* if status is a failure */
-    int source;        /* of a receive */
-    uint64_t
-        other_check; /* if it failed because the two sides' differ: the other's; else 0 */
+    choir_error error;    /* if status is a failure */
+    int source;           /* of a receive */
+    uint64_t other_check; /* if it failed because the two sides' differ: the other's; else 0 */
 
     /* NULL, or called once, after `done` was set, with no lock held, by whoever made the progress: perhaps
      * before the call that started it returns. The transfer must not go away before it was called. */
