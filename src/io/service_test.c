@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -93,7 +94,9 @@ CHOIR_TEST(one_thread_for_all_and_a_new_one_later)
     probe_service(second, &probe); /* still there for the other */
     CHOIR_CHECK_EQ(probe.tid, tid);
     ch_service_unref(second);
-    CHOIR_CHECK_EQ(service_threads(), 0);
+    /* A thread that was joined may be listed a moment longer. */
+    while (service_threads() != 0)
+        sched_yield();
     ch_service_unref(NULL);
 
     CHOIR_CHECK_OK(ch_service_ref(&first));
@@ -136,20 +139,25 @@ static bool is_asleep(void *arg)
 /* Every wake-up ends in a new sleep, which the kernel counts. */
 CHOIR_TEST(an_idle_thread_does_not_wake_up)
 {
-    struct timespec second = { .tv_sec = 1 };
     struct ch_service *service;
     struct probe probe;
     struct look look;
     long before;
+    int tries =
+        3; /* it looks asleep a moment before the kernel counts that: so one second may have one more */
 
     CHOIR_CHECK_OK(ch_service_ref(&service));
     probe_service(service, &probe);
     look.tid = probe.tid;
     wait_until(is_asleep, &look, "the service thread asleep");
-    before = look.switches;
-    while (nanosleep(&second, &second) != 0)
-        ;
-    read_status(&look);
+    do {
+        struct timespec second = { .tv_sec = 1 };
+
+        before = look.switches;
+        while (nanosleep(&second, &second) != 0)
+            ;
+        read_status(&look);
+    } while (look.switches != before && --tries > 0);
     CHOIR_CHECK_EQ(look.switches - before, 0);
     CHOIR_CHECK_EQ(look.state, 'S');
     ch_service_unref(service);
