@@ -7,8 +7,8 @@
  * let be.
  *
  * As long as a group has something older, the attendant has a seat at the rank's waiter (base/wait.h): whatever would
- * wake a sleeper wakes it, and it gives each of its groups a turn. A timer wakes it for deadlines. A group
- * with nothing left, or whose collectives somebody else runs now, is let go of.
+ * wake a sleeper wakes it, and it gives each of its groups a turn. A timer wakes it for deadlines, which is all
+ * that it does for a group whose collectives somebody else runs now. A group with nothing left is let go of.
  */
 #ifndef CH_ATTEND_H
 #define CH_ATTEND_H
@@ -26,9 +26,10 @@ enum { CH_ATTEND_AFTER_NS = 100 * CH_US };
 
 /* What a turn (ch_group_turn()) leaves of a group. */
 enum ch_turn {
-    CH_TURN_NOTHING, /* or what somebody else looks after */
-    CH_TURN_YOUNG,   /* for whoever issued it, or to be looked at later */
-    CH_TURN_WAITS,   /* for others: look again when this rank is rung */
+    CH_TURN_NOTHING,
+    CH_TURN_TAKEN, /* somebody else runs it; what is behind that has deadlines, for us to look at */
+    CH_TURN_YOUNG, /* for whoever issued it, or to be looked at later */
+    CH_TURN_WAITS, /* for others: look again when this rank is rung */
 };
 
 struct ch_attendant {

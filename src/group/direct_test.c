@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -287,4 +288,57 @@ static choir_status in_turn(choir_group *group, void *arg)
 CHOIR_TEST(those_with_a_handle_come_first)
 {
     CHOIR_CHECK_OK(choir_run_threads(RANKS, in_turn, NULL));
+}
+
+/* --- ends ------------------------------------------------------------------------------------------ */
+
+static void *in_a_long_barrier(void *arg)
+{
+    struct other *other = arg;
+
+    other->status = choir_barrier(other->group, CHOIR_OPTS(barrier, .timeout_ms = -1), NULL);
+    return NULL;
+}
+
+static void note_end(void *arg, choir_work *work)
+{
+    (void)work;
+    atomic_store((_Atomic bool *)arg, true);
+}
+
+/* One with a handle is behind another thread's, which waits for ever, and nobody waits for it itself. */
+static choir_status behind_a_long_one(choir_group *group, void *arg)
+{
+    struct other other = { .group = group };
+    float one = 1;
+    _Atomic bool over = false;
+    choir_work *work;
+    pthread_t thread;
+    int32_t go = 1;
+    choir_buf token = { .data = &go, .count = 1, .type = CHOIR_I32 };
+
+    (void)arg;
+    if (choir_group_rank(group) != 0) {
+        CHOIR_CHECK_STATUS(choir_recv(group, token, 0, 0, NULL, NULL), CHOIR_ERR_TIMEOUT);
+        return CHOIR_OK;
+    }
+    CHOIR_CHECK_EQ(pthread_create(&thread, NULL, in_a_long_barrier, &other), 0);
+    while (choir_group_collective_sequence(group) == 0)
+        sched_yield();
+    CHOIR_CHECK_OK(
+        choir_allreduce(group, f32(&one, 1), CHOIR_OPTS(allreduce, .timeout_ms = 50), &work));
+    CHOIR_CHECK_OK(choir_work_on_done(work, note_end, &over));
+    while (!atomic_load(&over))
+        sched_yield();
+    CHOIR_CHECK_STATUS(choir_work_wait(work, 0), CHOIR_ERR_TIMEOUT);
+    CHOIR_CHECK_HAS(choir_last_error(), "waiting behind others");
+    choir_work_unref(work);
+    CHOIR_CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHOIR_CHECK_STATUS(other.status, CHOIR_ERR_TIMEOUT);
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(a_deadline_holds_behind_one_of_another_thread)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, behind_a_long_one, NULL));
 }

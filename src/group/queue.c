@@ -686,6 +686,20 @@ static void lower(struct ch_list *list, ch_deadline *next_io)
     }
 }
 
+/* Somebody else runs the queue, and looks at nothing but what it runs: it may be one that is not in the list. */
+static void watch_the_rest_locked(choir_group *group, enum ch_turn *left_io, ch_deadline *next_io)
+{
+    /* Not those in the list: the first of them may be running, and late, which is its runner's to see. */
+    ch_deadline due = atomic_load_explicit(&group->next_due, memory_order_relaxed);
+
+    ch_lock_assert_held(&group->lock);
+    if (ch_list_empty(&group->queue))
+        return;
+    if (*left_io == CH_TURN_NOTHING)
+        *left_io = CH_TURN_TAKEN;
+    *next_io = due < *next_io ? due : *next_io;
+}
+
 /* When the first of a list was issued; CH_NEVER if it is empty. */
 static uint64_t since_locked(const struct ch_list *list)
 {
@@ -739,6 +753,8 @@ enum ch_turn ch_group_turn(choir_group *group, ch_deadline *next_io)
         left = CH_TURN_WAITS;
     if (mine)
         lower(&group->queue, next_io);
+    else
+        watch_the_rest_locked(group, &left, next_io);
     lower(&group->transfers, next_io);
     ch_unlock(&group->lock);
     return left;
