@@ -379,9 +379,11 @@ static choir_status wait_for(choir_work *parent)
     return rc;
 }
 
+/* Not beside collectives that are queued: who waits for a work runs them meanwhile. Relaxed: of this thread's own. */
 static bool run_plain(choir_group *group, const struct batch *batch, choir_status *rc_out)
 {
-    return batch->nplain > 0 && ch_plain_run(group, batch->plain, batch->nplain, rc_out);
+    return batch->nplain > 0 && atomic_load_explicit(&group->nqueued, memory_order_relaxed) == 0 &&
+           ch_plain_run(group, batch->plain, batch->nplain, rc_out);
 }
 
 choir_status choir_batch_end(choir_group *group, choir_work **work_out)

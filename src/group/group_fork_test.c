@@ -101,3 +101,34 @@ CHOIR_TEST(a_forked_child_is_refused_everything)
         CHOIR_SKIP("at its end valgrind looks through segments that a child does not have");
     CHOIR_CHECK_OK(choir_run_threads(2, fork_in_one, NULL));
 }
+
+/* The same in the middle of a batch, which a child must not go on with. */
+static choir_status fork_in_a_batch(choir_group *group, void *arg)
+{
+    int32_t one = 1, got = 0;
+    int peer = 1 - choir_group_rank(group), status;
+    pid_t child;
+
+    (void)arg;
+    CHOIR_CHECK_OK(choir_batch_begin(group));
+    CHOIR_CHECK_OK(choir_send(group, i32(&one), peer, 0, NULL, NULL));
+    child = fork();
+    if (child == 0)
+        _exit(NOT_REFUSED(choir_send(group, i32(&one), peer, 0, NULL, NULL)) |
+              NOT_REFUSED(choir_recv(group, i32(&one), peer, 0, NULL, NULL)) |
+              NOT_REFUSED(choir_allreduce(group, i32(&one), NULL, NULL)) |
+              NOT_REFUSED(choir_batch_end(group, NULL)));
+    CHOIR_CHECK_EQ(waitpid(child, &status, 0), child);
+    CHOIR_CHECK_EQ(status, 0);
+    CHOIR_CHECK_OK(choir_recv(group, i32(&got), peer, 0, NULL, NULL));
+    CHOIR_CHECK_OK(choir_batch_end(group, NULL));
+    CHOIR_CHECK_EQ(got, 1);
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(a_forked_child_is_refused_the_rest_of_a_batch)
+{
+    if (choir_test_valgrind())
+        CHOIR_SKIP("at its end valgrind looks through segments that a child does not have");
+    CHOIR_CHECK_OK(choir_run_threads(2, fork_in_a_batch, NULL));
+}

@@ -3,6 +3,7 @@
  */
 #include "group/plain_p2p.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "group/flightlog.h"
@@ -202,10 +203,8 @@ bool ch_plain_run(choir_group *group, const struct ch_plain *parts, size_t count
 {
     struct plain_run r;
 
-    /* Collectives that are queued are for whoever waits: the long way runs them meanwhile. */
-    if (CH_UNLIKELY(ch_is_forked() || count > CH_PLAIN_MAX ||
-                    atomic_load_explicit(&group->nqueued, memory_order_relaxed) != 0 ||
-                    ch_group_check(group) != CHOIR_OK))
+    ch_assert(count <= CH_PLAIN_MAX);
+    if (CH_UNLIKELY(ch_group_check(group) != CHOIR_OK))
         return false;
     r.group = group;
     r.issued = ch_now();

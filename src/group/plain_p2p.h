@@ -28,7 +28,7 @@ static inline bool ch_plain_is(const choir_group *group, choir_optype type, cons
                                int peer, int tag, const choir_coll_opts *opts,
                                choir_work *const *work_out, struct ch_plain *out)
 {
-    if (work_out != NULL || group == NULL || !group->direct ||
+    if (work_out != NULL || group == NULL || !group->direct || CH_UNLIKELY(ch_is_forked()) ||
         (opts != NULL && opts->size != sizeof(*opts)) ||
         atomic_load_explicit(&group->hooked, memory_order_relaxed) || !ch_direct_buf(buf) ||
         (unsigned)peer >= (unsigned)group->nranks || tag < 0)
