@@ -10,6 +10,7 @@
 
 #include "algo/page.h"
 #include "base/compiler.h"
+#include "base/cpu_name.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -237,34 +238,19 @@ choir_status choir_machine_load(const char *path, choir_machine *out)
     return rc;
 }
 
-/* "AMD_EPYC", of the line "model name : AMD EPYC" or what other architectures have; false if there is none. */
+/* "AMD_EPYC" for an AMD EPYC, as part of a file's name; false if the processor has no name. */
 static bool cpu_as_name(char *out, size_t size)
 {
-    char text[4096], *at, *end;
-    int fd = ch_sys_open("/proc/cpuinfo", O_RDONLY, 0);
-    ssize_t n = fd >= 0 ? ch_sys_read(fd, text, sizeof(text) - 1) : -1;
-
-    if (fd >= 0)
-        ch_sys_close(fd);
-    if (n <= 0)
+    ch_cpu_name(out, size);
+    if (strcmp(out, "unknown") == 0)
         return false;
-    text[n] = '\0';
-    at = strstr(text, "model name");
-    at = at != NULL ? at : strstr(text, "Model");
-    at = at != NULL ? strchr(at, ':') : NULL;
-    if (at == NULL)
-        return false;
-    at += strspn(at, ": \t");
-    end = at + strcspn(at, "\n");
-    *end = '\0';
-    snprintf(out, size, "%s", at);
     for (char *c = out; *c != '\0'; c++) {
         bool plain = (*c >= '0' && *c <= '9') || (*c >= 'A' && *c <= 'Z') ||
                      (*c >= 'a' && *c <= 'z');
 
         *c = plain ? *c : '_';
     }
-    return out[0] != '\0';
+    return true;
 }
 
 choir_status choir_machine_path(char *out, size_t size)

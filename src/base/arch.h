@@ -7,9 +7,12 @@
  *   ch_arch_ticks_steady()  whether that counter runs at one rate on all processors, always; if not,
  *                           *why_out says why in a few words
  *   ch_arch_relax()         one turn of a spin loop
+ *   ch_arch_cpu_name()      what the processor calls itself; false if it does not say
  */
 #ifndef CH_ARCH_H
 #define CH_ARCH_H
+
+enum { CH_ARCH_CPU_NAME_NBYTES = 49 };
 
 #if defined(__x86_64__)
 #include "base/arch_x86.h"

@@ -32,4 +32,10 @@ static inline void ch_arch_relax(void)
     __asm__ volatile("yield" ::: "memory");
 }
 
+static inline bool ch_arch_cpu_name(char name_out[CH_ARCH_CPU_NAME_NBYTES])
+{
+    (void)name_out;
+    return false;
+}
+
 #endif

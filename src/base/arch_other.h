@@ -25,4 +25,10 @@ static inline void ch_arch_relax(void)
 {
 }
 
+static inline bool ch_arch_cpu_name(char name_out[CH_ARCH_CPU_NAME_NBYTES])
+{
+    (void)name_out;
+    return false;
+}
+
 #endif

@@ -5,6 +5,7 @@
 #include <cpuid.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 static inline uint64_t ch_arch_ticks(void)
 {
@@ -34,6 +35,21 @@ static inline bool ch_arch_ticks_steady(const char **why_out)
 static inline void ch_arch_relax(void)
 {
     __builtin_ia32_pause();
+}
+
+static inline bool ch_arch_cpu_name(char name_out[CH_ARCH_CPU_NAME_NBYTES])
+{
+    unsigned words[12];
+
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned *at = &words[4 * i];
+
+        if (!__get_cpuid(0x80000002 + i, &at[0], &at[1], &at[2], &at[3]))
+            return false;
+    }
+    memcpy(name_out, words, sizeof(words));
+    name_out[sizeof(words)] = '\0';
+    return true;
 }
 
 #endif

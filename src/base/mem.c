@@ -100,18 +100,20 @@ void *ch_mem_zalloc(enum ch_subsystem sub, size_t count, size_t size)
 
 void *ch_mem_zalloc_aligned(enum ch_subsystem sub, size_t align, size_t nbytes)
 {
-    size_t offset = align > sizeof(struct header) ? align : sizeof(struct header);
-    void *raw;
+    size_t ahead = sizeof(struct header) + align; /* at most this far to the first aligned byte */
+    uintptr_t user;
+    char *raw;
 
     ch_assert(align != 0 && (align & (align - 1)) == 0 && align <= 4096);
-    if (refused(1, nbytes, 2 * offset, &nbytes))
+    if (refused(1, nbytes, ahead, &nbytes))
         return NULL;
-    /* Rounded up: aligned_alloc wants a multiple of the alignment. */
-    raw = aligned_alloc(offset, (offset + nbytes + offset - 1) / offset * offset);
+    /* Not aligned_alloc and memset: of a large block calloc's pages come from the kernel zeroed, when they
+     * are first used. */
+    raw = calloc(1, ahead + nbytes);
     if (raw == NULL)
         return NULL;
-    memset((char *)raw + offset, 0, nbytes);
-    return dress(raw, offset, sub, nbytes);
+    user = ((uintptr_t)raw + sizeof(struct header) + align - 1) & ~(uintptr_t)(align - 1);
+    return dress(raw, user - (uintptr_t)raw, sub, nbytes);
 }
 
 void *ch_mem_regrow(enum ch_subsystem sub, void *p, size_t count, size_t size)

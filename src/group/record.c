@@ -12,6 +12,7 @@
 #include <choir/version.h>
 
 #include "base/compiler.h"
+#include "base/cpu_name.h"
 #include "base/error.h"
 #include "base/sys.h"
 
@@ -36,25 +37,6 @@ static void read_text(const char *path, char *out, size_t size)
 static void keep_line(char *out, size_t size, const char *text)
 {
     snprintf(out, size, "%.*s", (int)strcspn(text, "\n"), text);
-}
-
-/* "model name : AMD EPYC"; Arm kernels give no model name, the part number is the next best. */
-static void read_cpu(char *out, size_t size)
-{
-    static const char *const labels[] = { "model name", "CPU part" };
-    char text[4096];
-
-    snprintf(out, size, "unknown");
-    read_text("/proc/cpuinfo", text, sizeof(text));
-    for (size_t i = 0; i < CH_ARRAY_LEN(labels); i++) {
-        const char *line = strstr(text, labels[i]);
-        const char *colon = line != NULL ? strchr(line, ':') : NULL;
-
-        if (colon != NULL) {
-            keep_line(out, size, colon + 1 + strspn(colon + 1, " \t"));
-            return;
-        }
-    }
 }
 
 /* 0 if the kernel does not say: then ranks are told apart by boot id and user alone. */
@@ -88,7 +70,7 @@ choir_status ch_record_of_process(struct ch_record *out)
     keep_line(out->host, sizeof(out->host), text);
     snprintf(out->version, sizeof(out->version), "%s", choir_version());
     snprintf(out->build, sizeof(out->build), "%s%s", BUILT_BY, CH_DEBUG ? ", debug" : "");
-    read_cpu(out->cpu, sizeof(out->cpu));
+    ch_cpu_name(out->cpu, sizeof(out->cpu));
     return CHOIR_OK;
 }
 

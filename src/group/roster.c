@@ -82,30 +82,28 @@ choir_status ch_roster_round(choir_store *store, const char *scope, const char *
 
 /*
  * As stored: one byte, 'y' or 'n'. Behind 'y' what the phase has to tell. Behind 'n' the code as a
- * decimal number, a blank, the culprit likewise, a blank, and the text.
+ * decimal number, a blank, the culprit likewise, a blank, and the text. *verdict_out is what then is there.
  */
 static choir_status publish(const struct meeting *meeting, const char *key, const void *bytes,
-                            size_t nbytes)
+                            size_t nbytes, choir_blob *verdict_out)
 {
-    choir_blob present = { NULL, 0 };
-    choir_status rc = choir_store_compare_set(meeting->store, choir_str(key), choir_str(""),
-                                              (choir_bytes){ bytes, nbytes }, &present);
-
-    choir_blob_free(&present);
-    return rc;
+    return choir_store_compare_set(meeting->store, choir_str(key), choir_str(""),
+                                   (choir_bytes){ bytes, nbytes }, verdict_out);
 }
 
 /* Tell everybody what went wrong here: this thread's last error. Returns its code. */
 static choir_status publish_failure(const struct meeting *meeting, const char *key)
 {
     choir_error why;
+    choir_blob verdict = { NULL, 0 };
     char text[sizeof(why.text) + 64];
     int length;
 
     ch_error_save(&why);
     length = snprintf(text, sizeof(text), "n%d %d %s", (int)why.code, why.culprit, why.text);
     /* Best effort: a store that does not answer any more is the others' error soon enough. */
-    (void)publish(meeting, key, text, (size_t)length);
+    (void)publish(meeting, key, text, (size_t)length, &verdict);
+    choir_blob_free(&verdict);
     return ch_error_load(&why);
 }
 
@@ -121,20 +119,15 @@ static choir_status failure_of(const choir_blob *verdict)
     return ch_fail_rank((choir_status)code, (int)culprit, "choir_init", "%s", at + 1);
 }
 
-/* Wait for the verdict; *verdict_out, to be freed, if it is good. */
-static choir_status hear(const struct meeting *meeting, const char *key, choir_blob *verdict_out)
+/* Wait for the verdict, unless who published it (*verdict, to be freed) knows it already. */
+static choir_status hear(const struct meeting *meeting, const char *key, choir_blob *verdict)
 {
-    choir_blob verdict = { NULL, 0 };
-    choir_status rc = choir_store_get(meeting->store, choir_str(key), left_ms(meeting), &verdict);
+    choir_status rc = CHOIR_OK;
 
-    if (rc != CHOIR_OK)
-        return rc;
-    if (verdict.nbytes > 0 && verdict.data[0] == 'y') {
-        *verdict_out = verdict;
-        return CHOIR_OK;
-    }
-    rc = failure_of(&verdict);
-    choir_blob_free(&verdict);
+    if (verdict->data == NULL)
+        rc = choir_store_get(meeting->store, choir_str(key), left_ms(meeting), verdict);
+    if (rc == CHOIR_OK && (verdict->nbytes == 0 || verdict->data[0] != 'y'))
+        rc = failure_of(verdict);
     return rc;
 }
 
@@ -362,7 +355,7 @@ static choir_status fetch_records(const struct meeting *meeting, char *names, ch
 }
 
 /* All have come: put their records together for everybody. */
-static choir_status publish_roster(const struct meeting *meeting)
+static choir_status publish_roster(const struct meeting *meeting, choir_blob *verdict_out)
 {
     size_t nranks = meeting->mine->nranks, nbytes = 1 + nranks * sizeof(struct ch_record);
     char *roster = ch_alloc(nbytes), *names = ch_alloc_array(nranks, KEY_MAX);
@@ -375,7 +368,7 @@ static choir_status publish_roster(const struct meeting *meeting)
         rc = fetch_records(meeting, names, keys, roster + 1);
     if (rc == CHOIR_OK) {
         roster[0] = 'y';
-        rc = publish(meeting, "known", roster, nbytes);
+        rc = publish(meeting, "known", roster, nbytes, verdict_out);
     }
     ch_free(keys);
     ch_free(names);
@@ -383,15 +376,17 @@ static choir_status publish_roster(const struct meeting *meeting)
     return rc;
 }
 
-/* Count ourselves in; the last one publishes. */
+/* Count ourselves in; the last one publishes, and needs not ask for the verdict. */
 static choir_status arrive(const struct meeting *meeting, const char *counter,
-                           choir_status (*publish_all)(const struct meeting *meeting))
+                           choir_status (*publish_all)(const struct meeting *meeting,
+                                                       choir_blob *verdict_out),
+                           choir_blob *verdict_out)
 {
     int64_t arrived;
     choir_status rc = choir_store_add(meeting->store, choir_str(counter), 1, &arrived);
 
     if (rc == CHOIR_OK && arrived == (int64_t)meeting->mine->nranks)
-        rc = publish_all(meeting);
+        rc = publish_all(meeting, verdict_out);
     return rc;
 }
 
@@ -416,9 +411,9 @@ static choir_status read_roster(const struct meeting *meeting, const choir_blob 
 
 /* The verdict of a phase that we have arrived in. */
 static choir_status await_verdict(const struct meeting *meeting, const char *key,
-                                  choir_blob *verdict_out)
+                                  choir_blob *verdict)
 {
-    choir_status rc = hear(meeting, key, verdict_out);
+    choir_status rc = hear(meeting, key, verdict);
 
     if (rc == CHOIR_ERR_TIMEOUT && ch_deadline_passed(meeting->until))
         rc = give_up(meeting, key);
@@ -438,7 +433,7 @@ choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch
         return rc;
     if (rc != CHOIR_OK)
         return publish_failure(&meeting, "known");
-    rc = arrive(&meeting, "arrived", publish_roster);
+    rc = arrive(&meeting, "arrived", publish_roster, &verdict);
     if (rc != CHOIR_OK)
         publish_failure(&meeting, "known");
     else
@@ -449,14 +444,14 @@ choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch
     return rc;
 }
 
-static choir_status publish_done(const struct meeting *meeting)
+static choir_status publish_done(const struct meeting *meeting, choir_blob *verdict_out)
 {
-    return publish(meeting, "done", "y", 1);
+    return publish(meeting, "done", "y", 1, verdict_out);
 }
 
 /* The same for the last phase, in which a rank may die of which the store knows nothing. */
 static choir_status await_done(const struct meeting *meeting, const struct ch_roster_watch *watch,
-                               choir_blob *verdict_out)
+                               choir_blob *verdict)
 {
     struct meeting slice = *meeting;
 
@@ -465,8 +460,8 @@ static choir_status await_done(const struct meeting *meeting, const struct ch_ro
 
         slice.until = ch_deadline_ms(LOOK_MS);
         if (slice.until >= meeting->until)
-            return await_verdict(meeting, "done", verdict_out);
-        rc = hear(&slice, "done", verdict_out);
+            return await_verdict(meeting, "done", verdict);
+        rc = hear(&slice, "done", verdict);
         if (rc != CHOIR_ERR_TIMEOUT || !ch_deadline_passed(slice.until))
             return rc;
         if (watch->fn(watch->arg) != CHOIR_OK)
@@ -482,7 +477,7 @@ choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, 
     choir_status rc = mine_went;
 
     if (rc == CHOIR_OK)
-        rc = arrive(&meeting, "ready", publish_done);
+        rc = arrive(&meeting, "ready", publish_done, &verdict);
     if (rc != CHOIR_OK)
         rc = settle_failure(&meeting);
     else
@@ -496,12 +491,11 @@ void ch_roster_forget(choir_store *store, int rank)
     static const char *const common[] = { "first", "known", "arrived", "ready" };
     char key[KEY_MAX];
     choir_error why;
-    bool removed;
 
     ch_error_save(&why);
-    (void)choir_store_delete(store, choir_str(rank_key((unsigned)rank, key)), &removed);
+    (void)choir_store_delete(store, choir_str(rank_key((unsigned)rank, key)), NULL);
     for (size_t i = 0; rank == 0 && i < CH_ARRAY_LEN(common); i++)
-        (void)choir_store_delete(store, choir_str(common[i]), &removed);
+        (void)choir_store_delete(store, choir_str(common[i]), NULL);
     ch_error_load(&why);
 }
 

@@ -229,14 +229,12 @@ choir_status choir_store_append(choir_store *store, choir_bytes key, choir_bytes
 
 choir_status choir_store_delete(choir_store *store, choir_bytes key, bool *removed_out)
 {
-    bool removed;
     struct call call;
     choir_status rc = begin(&call, "delete", store, &key, 1, 0, true);
 
     if (rc != CHOIR_OK)
         return refuse(&call, rc);
-    return end(&call,
-               DO(&call, remove, call.keys[0], removed_out != NULL ? removed_out : &removed));
+    return end(&call, DO(&call, remove, call.keys[0], removed_out));
 }
 
 /* --- several keys -------------------------------------------------------------------------------- */

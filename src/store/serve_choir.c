@@ -88,11 +88,12 @@ static choir_status reply_value(struct ch_conn *conn, uint32_t id, choir_bytes v
     return rc == CHOIR_OK ? put_item(conn, value) : rc;
 }
 
-/* For requests whose sender wants to hear of failures only. */
-static void reply_done(struct ch_conn *conn, const struct ch_message *request)
+/* To requests whose sender may want to hear of failures only. */
+static void reply_unless_quiet(struct ch_conn *conn, const struct ch_message *request,
+                               int64_t number)
 {
     if ((request->code >> 8 & CH_OP_QUIET) == 0)
-        reply_number(conn, request->id, 0);
+        reply_number(conn, request->id, number);
 }
 
 static choir_status check_reply_fits(uint64_t nbytes)
@@ -137,7 +138,7 @@ static choir_status multi_set(struct ch_conn *conn, const struct ch_message *req
         rc = ch_table_set(ch_conn_table(conn), key, value);
     }
     if (rc == CHOIR_OK)
-        reply_done(conn, request);
+        reply_unless_quiet(conn, request, 0);
     return rc;
 }
 
@@ -377,7 +378,7 @@ static choir_status change(struct ch_conn *conn, const struct ch_message *reques
     choir_status rc = how(ch_conn_table(conn), key, value);
 
     if (rc == CHOIR_OK)
-        reply_done(conn, request);
+        reply_unless_quiet(conn, request, 0);
     return rc;
 }
 
@@ -404,7 +405,7 @@ static choir_status answer(struct ch_conn *conn, const struct ch_message *reques
     case CH_OP_COMPARE_SET:
         return compare_set(conn, request, &items, key);
     case CH_OP_REMOVE:
-        reply_number(conn, request->id, ch_table_remove(table, key));
+        reply_unless_quiet(conn, request, ch_table_remove(table, key));
         return CHOIR_OK;
     case CH_OP_CHECK:
         reply_number(conn, request->id, all_exist(conn, request));

@@ -56,6 +56,7 @@ struct ch_store_ops {
                                 const struct ch_patience *patience);
     choir_status (*append)(void *self, choir_bytes key, choir_bytes more,
                            const struct ch_patience *patience);
+    /* removed_out NULL: nobody asks whether it was there, and an answer need not be waited for. */
     choir_status (*remove)(void *self, choir_bytes key, bool *removed_out,
                            const struct ch_patience *patience);
     /* `values_out` has room for `count`; on failure none of them is left filled in. */

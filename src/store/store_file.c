@@ -196,7 +196,7 @@ static choir_status file_remove(void *self, choir_bytes key, bool *removed_out,
     there = ch_table_get(file->table, key, &value);
     if (there)
         rc = ch_file_change(file, CH_LOG_REMOVE, key, (choir_bytes){ NULL, 0 });
-    if (rc == CHOIR_OK)
+    if (rc == CHOIR_OK && removed_out != NULL)
         *removed_out = there;
     ch_file_leave(file);
     return rc;

@@ -233,11 +233,14 @@ static choir_status hash_remove(void *self, choir_bytes key, bool *removed_out,
                                 const struct ch_patience *patience)
 {
     struct hash *hash = self;
+    bool removed;
 
     (void)patience;
     ch_lock(&hash->lock);
-    *removed_out = ch_table_remove(hash->table, key);
+    removed = ch_table_remove(hash->table, key);
     ch_unlock(&hash->lock);
+    if (removed_out != NULL)
+        *removed_out = removed;
     return CHOIR_OK;
 }
 

@@ -202,9 +202,15 @@ static choir_status tcp_compare_set(void *self, choir_bytes key, choir_bytes exp
 static choir_status tcp_remove(void *self, choir_bytes key, bool *removed_out,
                                const struct ch_patience *patience)
 {
+    struct ch_ask quietly = { .op = CH_OP_REMOVE, .quiet = true, .items = &key, .nitems = 1 };
     int64_t number;
-    choir_status rc = ask_number(self, CH_OP_REMOVE, &key, 1, 0, &number, patience);
+    choir_status rc;
 
+    if (removed_out == NULL) {
+        rc = check_keys(self, &key, 1);
+        return rc == CHOIR_OK ? ch_link_ask(self, &quietly, patience) : rc;
+    }
+    rc = ask_number(self, CH_OP_REMOVE, &key, 1, 0, &number, patience);
     if (rc == CHOIR_OK)
         *removed_out = number != 0;
     return rc;

@@ -300,7 +300,7 @@ static choir_status torch_remove(void *self, choir_bytes key, bool *removed_out,
     int64_t removed;
     choir_status rc = ch_torch_ask_number(self, &delete, &removed, patience);
 
-    if (rc == CHOIR_OK)
+    if (rc == CHOIR_OK && removed_out != NULL)
         *removed_out = removed > 0;
     return rc;
 }
