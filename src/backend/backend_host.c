@@ -9,8 +9,9 @@
 #include "engine/suspect.h"
 #include "kernel/kernel.h"
 
-/* Before a step takes to watching, which reads the clock: most messages come within a few. */
-enum { LOOKS = 8 };
+/* Before a step takes to watching, which reads the clock: most messages come within a few. Not where ranks outnumber
+ * processors: who is looked for then needs this one. */
+enum { LOOKS = 8, LOOKS_CROWDED = 1 };
 
 /* A send or a receive under way. */
 struct transfer_run {
@@ -120,9 +121,10 @@ static bool is_done(struct ch_transfer *transfer)
 static choir_status step_transfer(struct ch_channel *channel, struct ch_op *op,
                                   struct transfer_run *run)
 {
+    int looks = channel->looks > 0 ? LOOKS : LOOKS_CROWDED;
     choir_status rc;
 
-    for (int i = 0; i < LOOKS && !is_done(&run->transfer); i++)
+    for (int i = 0; i < looks && !is_done(&run->transfer); i++)
         op->moves += ch_p2p_progress(channel->rank->p2p);
     if (is_done(&run->transfer))
         return end_of_transfer(channel, op, run);

@@ -21,6 +21,7 @@ struct plain_run {
     choir_group *group;
     uint64_t issued;
     size_t count, left; /* how many are not done */
+    size_t turn;        /* whose it is to be looked after */
     choir_status failed;
     choir_error error; /* if it has: of the first that did */
     struct part parts[CH_PLAIN_MAX];
@@ -105,22 +106,40 @@ static void begin(struct plain_run *r, struct part *part)
         finish(r, part, rc);
 }
 
-/* Go on with all of them: true if all are done. */
-static bool advance(void *arg)
+/* False: it is not done. */
+static bool step(struct plain_run *r, struct part *part)
 {
-    struct plain_run *r = arg;
+    choir_status rc;
 
-    for (size_t i = 0; i < r->count; i++) {
-        struct part *part = &r->parts[i];
-        choir_status rc;
+    if (part->rc != CHOIR_IN_PROGRESS)
+        return true;
+    rc = r->group->backend->step(r->group->backend_self, &part->op, part->run);
+    if (rc == CHOIR_IN_PROGRESS)
+        return false;
+    finish(r, part, rc);
+    return true;
+}
 
-        if (part->rc != CHOIR_IN_PROGRESS)
-            continue;
-        rc = r->group->backend->step(r->group->backend_self, &part->op, part->run);
-        if (rc != CHOIR_IN_PROGRESS)
-            finish(r, part, rc);
-    }
+/* Go on with all of them: true if all are done. */
+static bool advance_all(struct plain_run *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        step(r, &r->parts[i]);
     return r->left == 0;
+}
+
+/* The same up to the first that is not done, which another is in turn: a step moves the bytes of all, and one
+ * look in vain is enough. */
+static bool advance(struct plain_run *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        struct part *part = &r->parts[r->turn];
+
+        r->turn = r->turn + 1 < r->count ? r->turn + 1 : 0;
+        if (!step(r, part))
+            return false;
+    }
+    return true;
 }
 
 static uint64_t moves(const struct plain_run *r)
@@ -181,7 +200,7 @@ static void wait_for_all(struct plain_run *r)
         wait.until = first_deadline(r);
         rc = ch_wait(&wait);
         /* The backend knows best what was missing: it is asked once more. */
-        if (rc != CHOIR_OK && !(rc == CHOIR_ERR_TIMEOUT && advance(r)))
+        if (rc != CHOIR_OK && !(rc == CHOIR_ERR_TIMEOUT && advance_all(r)))
             give_up(r, rc);
     }
 }
@@ -209,6 +228,7 @@ bool ch_plain_run(choir_group *group, const struct ch_plain *parts, size_t count
     r.group = group;
     r.issued = ch_now();
     r.count = r.left = count;
+    r.turn = 0;
     r.failed = CHOIR_OK;
     for (size_t i = 0; i < count; i++)
         set_up(&r, &r.parts[i], &parts[i]);

@@ -197,7 +197,7 @@ choir_status ch_p2p_create(uint32_t nranks, const struct ch_bell *bell, struct c
     struct ch_p2p *p2p = ch_zalloc(sizeof(*p2p));
 
     if (p2p != NULL)
-        p2p->peers = ch_zalloc_array(nranks, sizeof(struct peer));
+        p2p->peers = ch_zalloc_aligned(_Alignof(struct peer), nranks * sizeof(struct peer));
     if (p2p == NULL || p2p->peers == NULL) {
         ch_free(p2p);
         return ch_fail(CHOIR_ERR_NOMEM, "p2p: no memory for the records of %u ranks", nranks);
@@ -311,8 +311,12 @@ bool ch_p2p_progress(struct ch_p2p *p2p)
     bool moved = false;
 
     ch_lock(&p2p->lock);
-    CH_LIST_EACH (link, &p2p->connected)
-        moved |= pump(p2p, CH_CONTAINER(link, struct peer, link));
+    CH_LIST_EACH (link, &p2p->connected) {
+        struct peer *peer = CH_CONTAINER(link, struct peer, link);
+
+        if (ch_stream_readable(peer->stream) || ch_p2p_wants_out(p2p, peer))
+            moved |= pump(p2p, peer);
+    }
     leave(p2p);
     return moved;
 }

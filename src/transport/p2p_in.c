@@ -349,7 +349,7 @@ bool ch_p2p_pump_in(struct ch_p2p *p2p, struct peer *peer, size_t *budget)
     bool moved = false;
     size_t done = 0;
 
-    while (peer->stream != NULL && *budget > 0 && peer->stream->ops->readable(peer->stream)) {
+    while (peer->stream != NULL && *budget > 0 && ch_stream_readable(peer->stream)) {
         if (read_some(p2p, peer, &done) != CHOIR_OK)
             return moved || peer->stream == NULL;
         moved = true;

@@ -91,8 +91,8 @@ struct in_state {
 };
 
 struct out_state {
+    bool busy; /* a frame is being written */
     struct ch_frame frame;
-    bool busy;                /* a frame is being written */
     size_t nframe;            /* bytes of it that went */
     size_t left;              /* of the payload */
     struct ch_transfer *from; /* where the payload comes from, or whose OFFER it is */
@@ -101,35 +101,39 @@ struct out_state {
     size_t rest_at;
 };
 
+/* What is looked at in every turn of a wait comes first. */
 struct peer {
-    uint32_t rank;
-    struct ch_stream *stream; /* NULL: not connected, or failed */
-    struct ch_list link;      /* p2p->connected */
-    choir_error *failed;      /* why, once it has */
-
-    struct in_state in;
-    struct out_state out;
-
-    struct ch_list messages;  /* all messages to or from it */
-    struct ch_list notes;     /* messages with a frame to be written */
-    struct ch_list starting;  /* sends whose first frame is to be written, in order */
-    struct ch_list streaming; /* sends of which pieces are to be written, in turn */
-    struct ch_list held;      /* sends without credit, in order */
-    bool piece_next;          /* whose turn it is: streaming's, or starting's */
+    _Alignas(64) struct ch_list link; /* p2p->connected */
+    struct ch_stream *stream;         /* NULL: not connected, or failed */
+    struct ch_list notes;             /* messages with a frame to be written */
+    struct ch_list starting;          /* sends whose first frame is to be written, in order */
 
     /* Credit. `used` is what our messages may take up at the peer; `kept` what its messages may here, of
      * which `owed` is to be given back with the next frame. */
-    size_t used, kept, owed;
+    size_t owed;
 
+    struct ch_list streaming; /* sends of which pieces are to be written, in turn */
     /* Held messages, ours: whether the peer is to be told, was told, is asking (HELD went, ASKED_ALL did not
      * come yet), whether more were held since, and whether it is to be told that there are none. */
     bool say_held, told_held, asking, more_held, say_flows;
     /* And the peer's. `asked_to` is the number of the last receive that was asked for, `asks` how many times
      * we asked and were not answered. */
     bool holds, say_asked;
+    bool piece_next; /* whose turn it is: streaming's, or starting's */
+    struct out_state out;
+
+    struct in_state in;
+    size_t used, kept;
     uint64_t asked_to, asks;
     uint32_t nfree; /* offers kept free of charge; their receives were taken back */
+
+    uint32_t rank;
+    choir_error *failed;     /* why, once it has */
+    struct ch_list messages; /* all messages to or from it */
+    struct ch_list held;     /* sends without credit, in order */
 };
+_Static_assert(offsetof(struct peer, out) + offsetof(struct out_state, busy) < 128,
+               "a look in vain is at two lines");
 
 enum { NBUCKETS = 256, NGONE = 1024, BUFFER_CLASSES = 8 };
 _Static_assert(CH_FRAME_BUFFER_MIN << (BUFFER_CLASSES - 1) == CH_P2P_EAGER,

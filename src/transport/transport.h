@@ -11,6 +11,7 @@
 #ifndef CH_TRANSPORT_H
 #define CH_TRANSPORT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,7 +38,7 @@ struct ch_transport_ops {
     /* The same as send() for what has come. */
     choir_status (*recv)(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out);
 
-    /* Whether recv() would find something. Cheap: called in every turn of a wait. */
+    /* Whether recv() would find something. Called in every turn of a wait, unless the stream has a word for it. */
     bool (*readable)(struct ch_stream *stream);
 
     void (*close)(struct ch_stream *stream);
@@ -55,7 +56,20 @@ struct ch_stream {
     const struct ch_transport_ops *ops;
     uint32_t peer;
     bool past_caches; /* what recv() writes is not read soon: set by who calls it */
+
+    /* A word that the peer changes when it sends, and its value when all was read that had come; NULL: there is none, and
+     * readable() knows. */
+    const _Atomic uint64_t *arrived;
+    uint64_t seen;
 };
+
+static inline bool ch_stream_readable(struct ch_stream *stream)
+{
+    /* Relaxed: recv() reads it in order. */
+    return stream->arrived != NULL
+               ? atomic_load_explicit(stream->arrived, memory_order_relaxed) != stream->seen
+               : stream->ops->readable(stream);
+}
 
 /* Every transport's operations: ch_transport_shm, ... */
 #define CH_TRANSPORT(name) extern const struct ch_transport_ops ch_transport_##name;

@@ -32,8 +32,12 @@ static choir_status ring_recv(struct ch_stream *stream, void *buf, size_t nbytes
 {
     struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
 
+    choir_status rc;
+
     s->in.past_caches = stream->past_caches;
-    return ch_byte_ring_take(&s->in, buf, nbytes, done_out);
+    rc = ch_byte_ring_take(&s->in, buf, nbytes, done_out);
+    stream->seen = s->in.mine;
+    return rc;
 }
 
 static bool ring_readable(struct ch_stream *stream)
@@ -97,6 +101,7 @@ choir_status ch_transport_shm_open(uint32_t peer, struct ch_byte_ring *in, struc
     s->bell = *bell;
     s->in = (struct ch_byte_ring_end){ .ring = in, .room = room, .bell = &s->bell };
     s->out = (struct ch_byte_ring_end){ .ring = out, .room = room, .bell = &s->bell };
+    s->stream.arrived = &s->in.ring->written;
     *stream_out = &s->stream;
     return CHOIR_OK;
 }
@@ -114,6 +119,7 @@ choir_status ch_transport_self_open(uint32_t rank, size_t room, struct ch_stream
                        room);
     }
     s->in = s->out = (struct ch_byte_ring_end){ .ring = s->owned, .room = room };
+    s->stream.arrived = &s->in.ring->written;
     *stream_out = &s->stream;
     return CHOIR_OK;
 }
