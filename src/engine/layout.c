@@ -9,9 +9,9 @@
 enum {
     K = 1024,
     ALL_RANKS = 128 * 1024 *
-                K,       /* what the segments of one host have together, if each has its least */
-    ALL_RINGS = 256 * K, /* of one rank, as far as that goes */
-    RING_MOST = 64 * K,
+                K,        /* what the segments of one host have together, if each has its least */
+    ALL_RINGS = 1024 * K, /* of one rank, as far as that goes */
+    RING_MOST = 128 * K,
     RING_LEAST = 1 * K,
     RING_HEAD = 256, /* the counters in front of a ring's bytes */
     STAGE_LEAST = 256 * K,
