@@ -30,7 +30,8 @@
  *       56      4  processors  the same: how many it may use
  *       60      4  zero
  *       64      8  machine  the same: which measured figures it has; 0: none
- *       72     56  zero
+ *       72      8  overrules  the same: which algorithms its user asks for (rank.c)
+ *       80     48  zero
  *      128    128  bell     see base/bell.h
  */
 #ifndef CH_HOSTLINK_H
@@ -50,7 +51,7 @@
 
 #define CH_RANK_PAGE_MAGIC UINT64_C(0x6567617072696f68) /* "hoirpage" */
 
-enum { CH_RANK_PAGE_VERSION = 3, CH_RANK_ID_NBYTES = 16 };
+enum { CH_RANK_PAGE_VERSION = 4, CH_RANK_ID_NBYTES = 16 };
 
 struct ch_rank_page {
     uint64_t magic;
@@ -64,7 +65,8 @@ struct ch_rank_page {
     uint32_t processors;
     uint32_t zero;
     uint64_t machine;
-    uint8_t zeros[56];
+    uint64_t overrules;
+    uint8_t zeros[48];
     struct ch_bell_word bell;
 };
 _Static_assert(offsetof(struct ch_rank_page, bell) == 128, "as in the table above");

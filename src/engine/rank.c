@@ -14,6 +14,16 @@
 #include "engine/poison.h"
 #include "engine/watch.h"
 
+/* CHOIR_ALGO in a word that differs where it does. */
+static uint64_t overrules_id(void)
+{
+    uint64_t hash = 0;
+
+    for (const char *c = ch_params()->algo; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3) + 1;
+    return hash;
+}
+
 choir_status ch_rank_create(int number, struct ch_rank **rank_out)
 {
     struct ch_rank *rank = ch_zalloc_aligned(CH_CACHE_UNIT, sizeof(*rank));
@@ -33,6 +43,7 @@ choir_status ch_rank_create(int number, struct ch_rank **rank_out)
     }
     if (ch_machine_find(&rank->machine))
         rank->link.self.page->machine = ch_machine_id(&rank->machine);
+    rank->link.self.page->overrules = overrules_id();
     *rank_out = rank;
     return CHOIR_OK;
 }
@@ -111,6 +122,20 @@ static bool share_figures(const struct ch_hostlink *link)
     return mine != 0;
 }
 
+/* The same for what the user asks for, which is not to be passed over. If any two ranks differ then each differs from
+ * one of them: all refuse. */
+static choir_status check_overrules(const struct ch_hostlink *link)
+{
+    for (size_t i = 0; i < link->count; i++) {
+        if (link->neighbours[i].page->overrules != link->self.page->overrules)
+            return ch_fail_rank(CHOIR_ERR_INVALID, link->neighbours[i].rank, "init",
+                                "rank %d: CHOIR_ALGO is \"%s\" here and something else on rank %d: "
+                                "it must be the same on all ranks",
+                                link->rank, ch_params()->algo, link->neighbours[i].rank);
+    }
+    return CHOIR_OK;
+}
+
 choir_status ch_rank_connect(struct ch_rank *rank, uint32_t nranks, const char *host,
                              const struct ch_hostlink_member *members, size_t count,
                              const struct ch_patience *patience)
@@ -124,7 +149,9 @@ choir_status ch_rank_connect(struct ch_rank *rank, uint32_t nranks, const char *
     rank->processors = shared_processors(&rank->link);
     rank->measured = share_figures(&rank->link);
     ch_pool_init(&rank->pool, &rank->link.layout);
-    rc = ch_overrules_parse(ch_params()->algo, &rank->overrules);
+    rc = check_overrules(&rank->link);
+    if (rc == CHOIR_OK)
+        rc = ch_overrules_parse(ch_params()->algo, &rank->overrules);
     if (rc == CHOIR_OK)
         rc = ch_p2p_create(nranks, &rank->link.waiter.bell, &rank->p2p);
     if (rc == CHOIR_OK) {
