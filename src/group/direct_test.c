@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "group/group.h"
+#include "trace/flight_impl.h"
 
 enum { MOST = 5000, RANKS = 3 };
 
@@ -128,6 +129,106 @@ CHOIR_TEST(both_ways_give_the_same)
 {
     CHOIR_CHECK_OK(choir_run_threads(RANKS, both_ways, NULL));
 }
+
+/* --- what is left of them ----------------------------------------------------------------------------- */
+
+static choir_status exchange(choir_group *g, struct buffers *b, size_t count)
+{
+    int me = choir_group_rank(g);
+
+    CHOIR_CHECK_OK(choir_batch_begin(g));
+    CHOIR_CHECK_OK(choir_recv(g, f32(b->out, count), (me + RANKS - 1) % RANKS, 7, NULL, NULL));
+    CHOIR_CHECK_OK(choir_send(g, f32(b->in, count), (me + 1) % RANKS, 7, NULL, NULL));
+    return choir_batch_end(g, NULL);
+}
+
+static choir_status too_short(choir_group *g, struct buffers *b, size_t count)
+{
+    int me = choir_group_rank(g);
+    choir_status rc = CHOIR_ERR_INVALID;
+
+    if (me == 0)
+        CHOIR_CHECK_OK(choir_send(g, f32(b->in, 1), 1, 3, NULL, NULL));
+    else if (me == 1)
+        rc = choir_recv(g, f32(b->out, count + 1), 0, 3, CHOIR_OPTS(recv, .timeout_ms = 9000),
+                        NULL);
+    CHOIR_CHECK_STATUS(rc, CHOIR_ERR_INVALID);
+    return CHOIR_OK;
+}
+
+/* The last `count` records of a rank, which this thread wrote. */
+static void last_records(const choir_group *group, size_t count, uint64_t (*out)[CH_FLIGHT_WORDS])
+{
+    const struct ch_flight *flight = group->flight->flight;
+    uint64_t next = atomic_load(&flight->next);
+
+    for (size_t i = 0; i < count; i++) {
+        struct ch_flight_slot *slot = &flight->slots[(next - count + i) % flight->capacity];
+
+        for (size_t w = 0; w < CH_FLIGHT_WORDS; w++)
+            out[i][w] = atomic_load(&slot->words[w]);
+    }
+}
+
+/* Everything but when it was, and whatever an operation before left in words that are not used. */
+static void same_record(const uint64_t *a, const uint64_t *b, uint64_t apart)
+{
+    uint64_t used = (uint32_t)a[CH_FLIGHT_SHAPE_WORDS] + (a[CH_FLIGHT_SHAPE_WORDS] >> 32);
+    bool p2p = (a[CH_FLIGHT_BITS] & CH_FLIGHT_BIT_P2P) != 0;
+
+    for (size_t w = CH_FLIGHT_GROUP; w < CH_FLIGHT_SHAPES + used; w++) {
+        uint64_t want = a[w];
+
+        if (w >= CH_FLIGHT_ISSUED && w <= CH_FLIGHT_DONE)
+            continue;
+        if (w == (p2p ? CH_FLIGHT_P2P_SEQ : CH_FLIGHT_COLLECTIVE_SEQ) || w == CH_FLIGHT_OP_ID)
+            want += apart;
+        if (b[w] != want)
+            CHOIR_FAIL("word %zu of the record is %llx, the other way %llx", w,
+                       (unsigned long long)want, (unsigned long long)b[w]);
+    }
+    for (int way = 0; way < 2; way++) {
+        const uint64_t *r = way == 0 ? a : b;
+
+        CHOIR_CHECK(r[CH_FLIGHT_ISSUED] != 0);
+        CHOIR_CHECK_LE(r[CH_FLIGHT_ISSUED], r[CH_FLIGHT_STARTED]);
+        CHOIR_CHECK_LE(r[CH_FLIGHT_STARTED], r[CH_FLIGHT_DONE]);
+    }
+}
+
+static choir_status both_records(choir_group *group, void *arg)
+{
+    struct buffers *b = malloc(sizeof(*b));
+
+    (void)arg;
+    CHOIR_CHECK(b != NULL);
+    for (size_t i = 0; i < CH_ARRAY_LEN(operations) + 2; i++) {
+        bool is_exchange = i == CH_ARRAY_LEN(operations), is_short = i > CH_ARRAY_LEN(operations);
+        size_t count = is_exchange ? 2 : is_short && choir_group_rank(group) > 1 ? 0 : 1;
+        uint64_t records[2][2][CH_FLIGHT_WORDS];
+
+        for (int way = 0; way < 2; way++) {
+            fill(b, choir_group_rank(group));
+            group->direct = way == 0;
+            CHOIR_CHECK_OK((is_exchange ? exchange
+                            : is_short  ? too_short
+                                        : operations[i].fn)(group, b, 100));
+            last_records(group, count, records[way]);
+        }
+        group->direct = true;
+        for (size_t r = 0; r < count; r++)
+            same_record(records[0][r], records[1][r], count);
+    }
+    free(b);
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(both_ways_are_recorded_alike)
+{
+    CHOIR_CHECK_OK(choir_run_threads(RANKS, both_records, NULL));
+}
+
+/* --- mixed -------------------------------------------------------------------------------------------- */
 
 /* One rank goes the short way, the others the long one: they meet. */
 static choir_status mixed_ways(choir_group *group, void *arg)
@@ -341,4 +442,145 @@ static choir_status behind_a_long_one(choir_group *group, void *arg)
 CHOIR_TEST(a_deadline_holds_behind_one_of_another_thread)
 {
     CHOIR_CHECK_OK(choir_run_threads(2, behind_a_long_one, NULL));
+}
+
+/* What a call of another thread ends with: the same on both ways. */
+struct ending {
+    choir_group *group;
+    bool receives;
+    choir_error error;
+};
+
+static void *in_a_call(void *arg)
+{
+    struct ending *e = arg;
+    float in;
+
+    if (e->receives)
+        CHOIR_CHECK(choir_recv(e->group, f32(&in, 1), 1, 5, NULL, NULL) != CHOIR_OK);
+    else
+        CHOIR_CHECK(choir_barrier(e->group, NULL, NULL) != CHOIR_OK);
+    e->error = *choir_last_error_record();
+    return NULL;
+}
+
+/* Rank 0 is in a call, which its other thread (`aborts`) or rank 1, by going away, brings to an end. */
+static choir_error end_a_call(choir_group *world, bool is_short, bool receives, bool aborts)
+{
+    struct ending e = { .receives = receives };
+    float in, ready = 0;
+    pthread_t thread;
+
+    CHOIR_CHECK_OK(choir_group_split(world, (int[]){ 0, 1 }, 2,
+                                     CHOIR_OPTS(group_split, .name = "ending"), &e.group));
+    e.group->direct = is_short;
+    if (choir_group_rank(world) == 0) {
+        CHOIR_CHECK_EQ(pthread_create(&thread, NULL, in_a_call, &e), 0);
+        while (choir_group_collective_sequence(e.group) + choir_group_p2p_sequence(e.group) == 0)
+            sched_yield();
+        CHOIR_CHECK_OK(choir_send(world, f32(&ready, 1), 1, 0, NULL, NULL));
+        if (aborts)
+            choir_group_abort(e.group);
+        CHOIR_CHECK_EQ(pthread_join(thread, NULL), 0);
+        CHOIR_CHECK_EQ((int)e.error.code, aborts ? CHOIR_ERR_INTERRUPTED : CHOIR_ERR_REMOTE);
+        CHOIR_CHECK_EQ(e.error.culprit, aborts ? 0 : 1);
+    } else {
+        CHOIR_CHECK_OK(choir_recv(world, f32(&ready, 1), 0, 0, NULL, NULL));
+        if (aborts)
+            CHOIR_CHECK_STATUS(choir_recv(e.group, f32(&in, 1), 0, 5, NULL, NULL),
+                               CHOIR_ERR_INTERRUPTED);
+    }
+    choir_group_destroy(e.group);
+    return e.error;
+}
+
+static choir_status endings(choir_group *world, void *arg)
+{
+    (void)arg;
+    for (int how = 0; how < 4; how++) {
+        choir_error errors[2];
+
+        for (int is_short = 0; is_short < 2; is_short++)
+            errors[is_short] = end_a_call(world, is_short, how % 2 != 0, how / 2 != 0);
+        if (choir_group_rank(world) == 0) {
+            CHOIR_CHECK_STR(errors[1].text, errors[0].text);
+            CHOIR_CHECK_STR(errors[1].operation, errors[0].operation);
+        }
+    }
+    return choir_barrier(world, NULL, NULL);
+}
+
+CHOIR_TEST(calls_under_way_end_alike)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, endings, NULL));
+}
+
+/* --- many at once ---------------------------------------------------------------------------------- */
+
+enum { TALKERS = 3, TALKS = 300 };
+
+struct talk {
+    choir_group *group;
+    int tag;
+};
+
+/* With the ranks beside us, by messages that only this thread's have the tag of. */
+static void *talk(void *arg)
+{
+    const struct talk *t = arg;
+    int me = choir_group_rank(t->group), right = (me + 1) % RANKS, left = (me + RANKS - 1) % RANKS;
+    static _Thread_local float out[3000], in[3000];
+
+    for (int turn = 0; turn < TALKS; turn++) {
+        size_t count = turn % 10 == 0 ? CH_ARRAY_LEN(out) : 1 + (size_t)turn % 5;
+
+        out[0] = (float)(me * 1000 + turn);
+        out[count - 1] = out[0];
+        if (turn % 3 == 0) { /* small ones go without their receive */
+            CHOIR_CHECK_OK(choir_send(t->group, f32(out, 1), right, t->tag, NULL, NULL));
+            CHOIR_CHECK_OK(choir_recv(t->group, f32(in, 1), left, t->tag, NULL, NULL));
+            count = 1;
+        } else {
+            CHOIR_CHECK_OK(choir_batch_begin(t->group));
+            CHOIR_CHECK_OK(choir_send(t->group, f32(out, count), right, t->tag, NULL, NULL));
+            CHOIR_CHECK_OK(choir_recv(t->group, f32(in, count), left, t->tag, NULL, NULL));
+            CHOIR_CHECK_OK(choir_batch_end(t->group, NULL));
+        }
+        CHOIR_CHECK(in[count - 1] == (float)(left * 1000 + turn));
+    }
+    return NULL;
+}
+
+/* Messages of several threads, and collectives of this one with and without handles between each other. */
+static choir_status crowd(choir_group *group, void *arg)
+{
+    struct talk talks[TALKERS];
+    pthread_t threads[TALKERS];
+
+    (void)arg;
+    for (int i = 0; i < TALKERS; i++) {
+        talks[i] = (struct talk){ group, i };
+        CHOIR_CHECK_EQ(pthread_create(&threads[i], NULL, talk, &talks[i]), 0);
+    }
+    for (int turn = 0; turn < TALKS; turn++) {
+        float a = 1, b = 2, c = 3;
+        choir_work *work;
+
+        CHOIR_CHECK_OK(choir_allreduce(group, f32(&a, 1), NULL, NULL));
+        CHOIR_CHECK_OK(choir_allreduce(group, f32(&b, 1), NULL, &work));
+        CHOIR_CHECK_OK(choir_allreduce(group, f32(&c, 1), NULL, NULL));
+        CHOIR_CHECK(a == RANKS && b == 2 * RANKS && c == 3 * RANKS);
+        CHOIR_CHECK_OK(choir_work_wait(work, 0));
+        choir_work_unref(work);
+    }
+    for (int i = 0; i < TALKERS; i++)
+        CHOIR_CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHOIR_CHECK_EQ(choir_group_collective_sequence(group), 3u * TALKS);
+    CHOIR_CHECK_EQ(choir_group_p2p_sequence(group), 2u * TALKERS * TALKS);
+    return CHOIR_OK;
+}
+
+CHOIR_TEST_TIMED(messages_of_many_threads_beside_collectives, 90)
+{
+    CHOIR_CHECK_OK(choir_run_threads(RANKS, crowd, NULL));
 }
