@@ -66,10 +66,11 @@ double choir_perf_model(const choir_machine *machine, const struct perf_options 
     size_t nrows = 0;
 
     if (machine->size == 0 || nranks < 2 || o->op == PERF_SENDRECV ||
-        choir_simulate(
-            library_name(o->op), nranks, whole_nbytes(o, nranks, nbytes), machine,
-            CHOIR_OPTS(simulate, .type = o->type, .root = perf_op_has_root(o->op) ? o->root : 0),
-            rows, &nrows, NULL) != CHOIR_OK)
+        choir_simulate(library_name(o->op), nranks, whole_nbytes(o, nranks, nbytes), machine,
+                       CHOIR_OPTS(simulate, .type = o->type,
+                                  .root = perf_op_has_root(o->op) ? o->root : 0,
+                                  .in_place = o->in_place),
+                       rows, &nrows, NULL) != CHOIR_OK)
         return 0;
     for (size_t i = 0; i < nrows; i++) {
         if (strcmp(rows[i].algo, algo) == 0 && rows[i].objection == NULL)

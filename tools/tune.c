@@ -5,8 +5,12 @@
  *   wait_us    is what the second wait of a two-shot all-reduce costs, beside a one-shot one;
  *   call_us    is what a barrier costs beyond its wait;
  *   points     are, for each size, the two costs of a byte (copied, reduced) with which the model is nearest to the
- *              operations' times, in the sense of least squares of relative errors.
+ *              operations' times, in the sense of least squares of relative errors. The operations are as long as it takes for
+ *              their buffers to have that size.
  * The file says how near it is.
+ *
+ * All is measured in several passes, one after the other, and the median of them counts: machines change their speed by half
+ * and more from one second to the next, and the least, or what is measured in a row, would be that of one such moment.
  */
 #include "perf.h"
 #include "commands.h"
@@ -16,26 +20,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PASSES = 5, PASSES_LONG = 2, LONG = 4 << 20, NRANKS = 2, SIZES_MOST = 16 };
+enum { PASSES = 7, PASSES_LONG = 5, LONG = 4 << 20, NRANKS = 2, SIZES_MOST = 16 };
 
-/* What the points are fitted to. The all-reduce counts for more: it is what most programs wait for. */
+/* What the points are fitted to. The all-reduce counts for more: it is what most programs wait for. `larger` is how many
+ * times as long as an all-reduce it is whose buffers take as much room. */
 static const struct {
     enum perf_op op;
-    double weight;
-} fitted[] = { { PERF_ALLREDUCE, 4 },
-               { PERF_ALLGATHER, 1 },
-               { PERF_REDUCESCATTER, 1 },
-               { PERF_BROADCAST, 1 },
-               { PERF_ALLTOALL, 1 } };
+    double weight, larger;
+} fitted[] = { { PERF_ALLREDUCE, 16, 1 },
+               { PERF_ALLGATHER, 1, 4.0 / 3 },
+               { PERF_REDUCESCATTER, 1, 4.0 / 3 },
+               { PERF_BROADCAST, 1, 2 },
+               { PERF_ALLTOALL, 1, 1 } };
 enum { NFITTED = sizeof(fitted) / sizeof(fitted[0]) };
+
+/* One operation at one size. */
+struct sample {
+    enum perf_op op;
+    const char *algo;
+    size_t nbytes;
+    double us[PASSES]; /* p50 of each */
+};
 
 struct tuning {
     choir_group *group;
     int processors;
     choir_machine machine;
-    size_t sizes[SIZES_MOST];
+    size_t sizes[SIZES_MOST]; /* of an all-reduce */
     int nsizes;
-    double us[NFITTED][SIZES_MOST];
+    struct sample barrier, one_shot, two_shot, samples[SIZES_MOST][NFITTED];
+    double us[SIZES_MOST][NFITTED];
     double worst, worst_allreduce; /* relative errors */
 };
 
@@ -60,56 +74,82 @@ static struct perf_options options_of(enum perf_op op, const char *algo)
                                   .memory = "ordinary" };
 }
 
-/* The least of some passes' p50: what others do meanwhile only ever makes it longer. */
-static choir_status measure(struct tuning *t, enum perf_op op, const char *algo, size_t nbytes,
-                            double *us_out)
+static int passes_of(const struct sample *sample)
 {
-    struct perf_options o = options_of(op, algo);
-    double least = 0;
-
-    o.iters = perf_default_rounds(nbytes) / 8 + 3;
-    for (int i = 0; i < (nbytes < LONG ? PASSES : PASSES_LONG); i++) {
-        struct perf_row row = { 0 };
-        choir_status rc = choir_perf_case(t->group, &o, nbytes, &row);
-
-        if (rc != CHOIR_OK)
-            return rc;
-        if (i == 0 || row.us.p50 < least)
-            least = row.us.p50;
-    }
-    *us_out = least;
-    return CHOIR_OK;
+    return sample->nbytes < LONG ? PASSES : PASSES_LONG;
 }
 
-static choir_status measure_waits(struct tuning *t)
+static choir_status measure(struct tuning *t, struct sample *sample, int pass)
 {
-    enum { SMALL = 512 };
-    double barrier, one, two;
-    choir_status rc = measure(t, PERF_BARRIER, NULL, 8, &barrier);
+    struct perf_options o = options_of(sample->op, sample->algo);
+    struct perf_row row = { 0 };
+    choir_status rc;
 
-    if (rc == CHOIR_OK)
-        rc = measure(t, PERF_ALLREDUCE, "one-shot", SMALL, &one);
-    if (rc == CHOIR_OK)
-        rc = measure(t, PERF_ALLREDUCE, "two-shot", SMALL, &two);
-    if (rc != CHOIR_OK)
-        return rc;
-    /* A noisy machine may say that it is next to nothing, or everything. */
-    t->machine.wait_us = fmin(fmax(two - one, barrier * 0.2), barrier * 0.9);
-    t->machine.call_us = barrier - t->machine.wait_us;
-    return CHOIR_OK;
+    if (pass >= passes_of(sample))
+        return CHOIR_OK;
+    o.iters = perf_default_rounds(sample->nbytes) / 8 +
+              7; /* the first ones find the caches of others */
+    rc = choir_perf_case(t->group, &o, sample->nbytes, &row);
+    sample->us[pass] = row.us.p50;
+    return rc;
 }
 
-static choir_status measure_operations(struct tuning *t)
+static double median(struct sample *sample)
 {
-    choir_status rc = CHOIR_OK;
+    return perf_times_of(sample->us, passes_of(sample)).p50;
+}
 
-    for (size_t nbytes = 2048; nbytes <= 32u << 20; nbytes *= 2)
+static void plan(struct tuning *t)
+{
+    enum { SMALL = 512, LEAST = 2048, MOST = 16 << 20 };
+
+    t->barrier = (struct sample){ .op = PERF_BARRIER, .nbytes = 8 };
+    t->one_shot = (struct sample){ .op = PERF_ALLREDUCE, .algo = "one-shot", .nbytes = SMALL };
+    t->two_shot = (struct sample){ .op = PERF_ALLREDUCE, .algo = "two-shot", .nbytes = SMALL };
+    for (size_t nbytes = LEAST; nbytes <= MOST; nbytes *= 2) {
+        for (int i = 0; i < NFITTED; i++)
+            t->samples[t->nsizes][i] = (struct sample){
+                .op = fitted[i].op, .nbytes = (size_t)((double)nbytes * fitted[i].larger)
+            };
         t->sizes[t->nsizes++] = nbytes;
+    }
+}
+
+static choir_status measure_pass(struct tuning *t, int pass)
+{
+    choir_status rc = measure(t, &t->barrier, pass);
+
+    if (rc == CHOIR_OK)
+        rc = measure(t, &t->one_shot, pass);
+    if (rc == CHOIR_OK)
+        rc = measure(t, &t->two_shot, pass);
     for (int s = 0; s < t->nsizes; s++) {
         for (int i = 0; i < NFITTED && rc == CHOIR_OK; i++)
-            rc = measure(t, fitted[i].op, NULL, t->sizes[s], &t->us[i][s]);
+            rc = measure(t, &t->samples[s][i], pass);
     }
     return rc;
+}
+
+static choir_status measure_all(struct tuning *t)
+{
+    choir_status rc = CHOIR_OK;
+    double barrier;
+
+    plan(t);
+    for (int pass = 0; pass < PASSES && rc == CHOIR_OK; pass++)
+        rc = measure_pass(t, pass);
+    if (rc != CHOIR_OK)
+        return rc;
+    barrier = median(&t->barrier);
+    /* A noisy machine may say that it is next to nothing, or everything. */
+    t->machine.wait_us = fmin(fmax(median(&t->two_shot) - median(&t->one_shot), barrier * 0.2),
+                              barrier * 0.9);
+    t->machine.call_us = barrier - t->machine.wait_us;
+    for (int s = 0; s < t->nsizes; s++) {
+        for (int i = 0; i < NFITTED; i++)
+            t->us[s][i] = median(&t->samples[s][i]);
+    }
+    return CHOIR_OK;
 }
 
 /* --- fitting ----------------------------------------------------------------------------------------- */
@@ -118,6 +158,7 @@ static choir_status measure_operations(struct tuning *t)
 static double model(const struct tuning *t, int i, int s, double copy_ns, double reduce_ns)
 {
     const double nothing = 1e-9;
+    size_t nbytes = t->samples[s][i].nbytes;
     struct perf_options o = options_of(fitted[i].op, NULL);
     choir_machine m = t->machine;
     char algo[PERF_ALGO_MAX];
@@ -125,9 +166,9 @@ static double model(const struct tuning *t, int i, int s, double copy_ns, double
     m.npoints = 1;
     m.points[0] = (choir_machine_point){ (double)t->sizes[s], 1 / fmax(copy_ns, nothing),
                                          1 / fmax(reduce_ns, nothing) };
-    if (choir_perf_algo(&o, NRANKS, t->processors, t->sizes[s], algo) != CHOIR_OK)
+    if (choir_perf_algo(&o, NRANKS, t->processors, nbytes, algo) != CHOIR_OK)
         return 0;
-    return choir_perf_model(&m, &o, NRANKS, t->sizes[s], algo);
+    return choir_perf_model(&m, &o, NRANKS, nbytes, algo);
 }
 
 /* Times are all but linear in the two costs: us = free + copy_ns * a + reduce_ns * b. */
@@ -137,7 +178,7 @@ static choir_machine_point fit(const struct tuning *t, int s)
     double aa = 0, ab = 0, bb = 0, ay = 0, by = 0, copy, reduce, det;
 
     for (int i = 0; i < NFITTED; i++) {
-        double free_us = model(t, i, s, 0, 0), us = t->us[i][s];
+        double free_us = model(t, i, s, 0, 0), us = t->us[s][i];
         double a = (model(t, i, s, 1, 0) - free_us) / us, b = (model(t, i, s, 0, 1) - free_us) / us;
         double y = (us - free_us) / us, w = fitted[i].weight;
 
@@ -175,7 +216,7 @@ static void fit_all(struct tuning *t)
         for (int i = 0; i < NFITTED; i++) {
             const choir_machine_point *p = &m->points[s];
             double us = model(t, i, s, 1 / p->copy_gbs, 1 / p->reduce_gbs);
-            double error = fabs(us / t->us[i][s] - 1);
+            double error = fabs(us / t->us[s][i] - 1);
 
             t->worst = fmax(t->worst, error);
             if (fitted[i].op == PERF_ALLREDUCE)
@@ -274,13 +315,6 @@ static int write_down(struct tuning *t, const char *path, bool show)
 }
 
 /* --- all of it --------------------------------------------------------------------------------------- */
-
-static choir_status measure_all(struct tuning *t)
-{
-    choir_status rc = measure_waits(t);
-
-    return rc == CHOIR_OK ? measure_operations(t) : rc;
-}
 
 static int run_as_rank(const char *path, bool show, int processors)
 {

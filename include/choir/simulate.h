@@ -7,6 +7,7 @@
 #ifndef CHOIR_SIMULATE_H
 #define CHOIR_SIMULATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <choir/export.h>
@@ -23,7 +24,7 @@ enum { CHOIR_MACHINE_POINTS = 32 };
 
 /* What bytes cost in operations of some size: caches make it differ. Reads and writes are both counted. */
 typedef struct choir_machine_point {
-    double nbytes;     /* of the operation */
+    double nbytes;     /* of an all-reduce, or of an operation whose buffers are as large as its */
     double copy_gbs;   /* by one rank */
     double reduce_gbs; /* the same for reductions */
 } choir_machine_point;
@@ -61,6 +62,7 @@ typedef struct choir_simulate_opts {
     size_t size;     /* filled in by CHOIR_OPTS */
     choir_type type; /* of the elements; sums of 16- and 8-bit floats travel as f32 */
     int root;        /* of operations that have one */
+    bool in_place;   /* input and output are one buffer */
 } choir_simulate_opts;
 
 /* One algorithm. Messages, bytes sent and bytes moved are those of the rank that has most of them. */

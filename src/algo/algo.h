@@ -24,6 +24,17 @@ struct ch_shape {
     bool in_place; /* IN and OUT are one buffer (of this rank; ranks may differ) */
 };
 
+/* Of a call as programs can make it: the root of a broadcast has one buffer, whatever is asked for. */
+static inline struct ch_shape ch_shape_of(enum ch_coll coll, uint32_t rank, uint32_t nranks,
+                                          uint32_t root, bool in_place)
+{
+    return (struct ch_shape){ .coll = coll,
+                              .rank = rank,
+                              .nranks = nranks,
+                              .root = root,
+                              .in_place = in_place || (coll == CH_BROADCAST && rank == root) };
+}
+
 /* The blocks of an all-to-all are N * N, and slots are counted in 16 bits, of which ranks that share memory take one or two
  * for each other. */
 enum { CH_ALGO_RANKS_MAX = 65536, CH_ALGO_SHARING_MAX = 32767 };

@@ -57,11 +57,7 @@ static choir_status build_all(struct ch_answer *a)
     if (a->scheds == NULL)
         return ch_fail(CHOIR_ERR_NOMEM, "explain: no memory for %u schedules", nranks);
     for (uint32_t r = 0; rc == CHOIR_OK && r < nranks; r++) {
-        struct ch_shape shape = { .coll = q->situation.coll,
-                                  .rank = r,
-                                  .nranks = nranks,
-                                  .root = q->root,
-                                  .in_place = q->in_place };
+        struct ch_shape shape = ch_shape_of(q->situation.coll, r, nranks, q->root, q->in_place);
 
         rc = ch_algo_build(a->choice.algo, &shape, &a->scheds[r]);
     }

@@ -321,7 +321,7 @@ choir_status ch_machine_text(const choir_machine *m, char **text_out)
     for (size_t i = 0; i < CH_ARRAY_LEN(figures); i++)
         ch_page_put(&page, "%s %.6g # %s\n", figures[i].name, *figure_at((choir_machine *)m, i),
                     figures[i].meaning);
-    ch_page_put(&page, "# in operations of so many bytes: GB/s of copies and of reductions\n");
+    ch_page_put(&page, "# in all-reduces of so many bytes: GB/s of copies and of reductions\n");
     for (int i = 0; i < m->npoints; i++)
         ch_page_put(&page, "point %.0f %.4g %.4g\n", m->points[i].nbytes, m->points[i].copy_gbs,
                     m->points[i].reduce_gbs);

@@ -65,6 +65,34 @@ static double log2_of(double x)
 
 /* --- the model --------------------------------------------------------------------------------------- */
 
+/*
+ * How many bytes an all-reduce would have whose buffers take as much of the caches: half of what the rank with most of them
+ * has in its input and its output together.
+ */
+static double cached_nbytes(const struct ch_scene *scene)
+{
+    double nbytes = (double)scene->nbytes;
+
+    if (scene->in_place)
+        return nbytes / 2;
+    switch (scene->algo->coll) {
+    case CH_BROADCAST:
+        return nbytes / 2;
+    case CH_ALLGATHER:
+    case CH_REDUCE_SCATTER:
+    case CH_GATHER:
+    case CH_SCATTER:
+        return (nbytes + nbytes / scene->nranks) / 2;
+    case CH_ALLREDUCE:
+    case CH_REDUCE:
+    case CH_ALLTOALL:
+    case CH_BARRIER:
+    case CH_NCOLLS:
+        break;
+    }
+    return nbytes;
+}
+
 /* Microseconds of a byte, between the points by the logarithm of the size. */
 static double byte_us(const choir_machine *m, double nbytes, bool reduces)
 {
@@ -333,9 +361,8 @@ static choir_status bring_in(struct stage *s, uint32_t rank)
 {
     const struct ch_scene *scene = s->scene;
     struct actor *a = &s->actors[rank];
-    struct ch_shape shape = {
-        .coll = scene->algo->coll, .rank = rank, .nranks = scene->nranks, .root = scene->root
-    };
+    struct ch_shape shape = ch_shape_of(scene->algo->coll, rank, scene->nranks, scene->root,
+                                        scene->in_place);
 
     a->first = a->last = NOBODY;
     for (int round = 0; round < ROUNDS_PLAYED; round++) {
@@ -355,10 +382,9 @@ static choir_status too_many(void)
 static choir_status check_room(const struct stage *s)
 {
     const struct ch_scene *scene = s->scene;
-    struct ch_shape shape = { .coll = scene->algo->coll,
-                              .rank = (scene->root + scene->nranks / 2) % scene->nranks,
-                              .nranks = scene->nranks,
-                              .root = scene->root };
+    struct ch_shape shape = ch_shape_of(scene->algo->coll,
+                                        (scene->root + scene->nranks / 2) % scene->nranks,
+                                        scene->nranks, scene->root, scene->in_place);
     struct ch_tally tally;
     uint64_t nsteps;
     choir_status rc = ch_algo_tally(scene->algo, &shape, scene->widening, &tally);
@@ -447,8 +473,8 @@ choir_status ch_simulate(const struct ch_scene *scene, choir_simulated *out)
         s.rounds = rounds < ROUNDS_PLAYED ? (uint32_t)rounds : ROUNDS_PLAYED;
     }
     s.block = block / (double)rounds;
-    s.copy_us = byte_us(scene->machine, (double)scene->nbytes, false);
-    s.reduce_us = byte_us(scene->machine, (double)scene->nbytes, true);
+    s.copy_us = byte_us(scene->machine, cached_nbytes(scene), false);
+    s.reduce_us = byte_us(scene->machine, cached_nbytes(scene), true);
     rc = bring_all_in(&s);
     if (rc == CHOIR_OK)
         rc = act_all(&s);

@@ -19,6 +19,7 @@ struct ch_scene {
     uint64_t nbytes;   /* of the operation */
     uint32_t widening; /* as in cost.h */
     uint64_t window;   /* bytes of a block in one round, where memory is shared; 0: all */
+    bool in_place;     /* as in algo.h */
     bool all_ranks;    /* play all, even if they are alike: for tests */
 };
 

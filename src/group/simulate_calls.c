@@ -126,6 +126,7 @@ choir_status choir_simulate(const char *operation, int nranks, size_t nbytes,
     opts = opts != NULL ? opts : &defaults;
     rc = check(operation, nranks, machine, opts, &coll);
     scene.root = (uint32_t)opts->root;
+    scene.in_place = opts->in_place;
     scene.widening = rc == CHOIR_OK ? widening(opts->type) : 1;
     for (size_t i = 0; rc == CHOIR_OK && ch_algos[i] != NULL; i++) {
         if (ch_algos[i]->coll != coll || n == CHOIR_SIMULATED_MOST)
