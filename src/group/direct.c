@@ -93,8 +93,10 @@ bool ch_direct_run(choir_group *group, struct ch_op *op, const char *name,
 
     if (CH_UNLIKELY(ch_is_forked()) || !ch_token_try(&group->token))
         return false;
-    /* Acquire, pairs with the release of who queued or closed. Who does so from now on finds the token taken. */
-    if (CH_UNLIKELY(atomic_load_explicit(&group->nqueued, memory_order_acquire) != 0 ||
+    /* Relaxed: those before us, in whatever way this thread knows of them, counted themselves before it could
+     * (enter_locked()). Acquire, pairs with the release in choir_group_shutdown() and _destroy(). Who queues or closes
+     * from now on finds the token taken. */
+    if (CH_UNLIKELY(atomic_load_explicit(&group->nqueued, memory_order_relaxed) != 0 ||
                     atomic_load_explicit(&group->closed, memory_order_acquire) ||
                     group->backend->begin(group->backend_self, op, d.run) != CHOIR_OK)) {
         ch_queue_leave(group);
@@ -104,6 +106,7 @@ bool ch_direct_run(choir_group *group, struct ch_op *op, const char *name,
     d.op = op;
     d.name = name;
     set_time(&d, opts);
+    /* Relaxed: who sees the number finds the token taken. */
     op->seq = atomic_fetch_add_explicit(&group->ncollectives, 1, memory_order_relaxed);
     d.flight = ch_flightlog_direct(group, op, false, d.issued);
     *rc_out = run(&d);

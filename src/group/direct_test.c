@@ -391,6 +391,63 @@ CHOIR_TEST(those_with_a_handle_come_first)
     CHOIR_CHECK_OK(choir_run_threads(RANKS, in_turn, NULL));
 }
 
+/* Threads of a rank take turns by the group's numbers: who has one is before who saw it. */
+enum { TURNS = 5000 };
+
+static void wait_for_number(const choir_group *group, uint64_t number)
+{
+    for (int looks = 0; choir_group_collective_sequence(group) < number; looks++) {
+        if (looks % 1000 == 999)
+            sched_yield();
+    }
+}
+
+static void *follow(void *arg)
+{
+    struct other *other = arg;
+
+    for (uint64_t turn = 0; turn < TURNS; turn++) {
+        float pair[2] = { 1, 1 };
+
+        wait_for_number(other->group, 2 * turn + 1);
+        CHOIR_CHECK_OK(choir_allreduce(other->group, f32(pair, 2), NULL, NULL));
+    }
+    return NULL;
+}
+
+/* One element, then two; the first of rank 0 has a handle, and its second is another thread's. */
+static choir_status by_numbers(choir_group *group, void *arg)
+{
+    struct other other = { .group = group };
+    pthread_t thread;
+
+    (void)arg;
+    if (choir_group_rank(group) == 0)
+        CHOIR_CHECK_EQ(pthread_create(&thread, NULL, follow, &other), 0);
+    for (uint64_t turn = 0; turn < TURNS; turn++) {
+        float pair[2] = { 1, 1 };
+        choir_work *work;
+
+        if (choir_group_rank(group) != 0) {
+            CHOIR_CHECK_OK(choir_allreduce(group, f32(pair, 1), NULL, NULL));
+            CHOIR_CHECK_OK(choir_allreduce(group, f32(pair, 2), NULL, NULL));
+            continue;
+        }
+        wait_for_number(group, 2 * turn);
+        CHOIR_CHECK_OK(choir_allreduce(group, f32(pair, 1), NULL, &work));
+        CHOIR_CHECK_OK(choir_work_wait(work, 0));
+        choir_work_unref(work);
+    }
+    if (choir_group_rank(group) == 0)
+        CHOIR_CHECK_EQ(pthread_join(thread, NULL), 0);
+    return CHOIR_OK;
+}
+
+CHOIR_TEST_TIMED(who_has_a_number_comes_first, 90)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, by_numbers, NULL));
+}
+
 /* --- ends ------------------------------------------------------------------------------------------ */
 
 static void *in_a_long_barrier(void *arg)

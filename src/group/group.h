@@ -54,9 +54,12 @@ struct choir_group {
     uint64_t nsplits;             /* collective over this group, so the same on all members */
     uint64_t nmonitored;          /* monitored barriers, the same */
 
-    _Atomic uint64_t ncollectives, ntransfers; /* issued; written under the lock, read by anybody */
-    _Atomic uint64_t nbatches;                 /* open ones: most calls need not look */
-    _Atomic uint64_t nqueued; /* collectives that went through the queue, not done */
+    /* Issued. Written under the lock, the first also by who goes the short way with the token (direct.h); read by
+     * anybody. */
+    _Atomic uint64_t ncollectives, ntransfers;
+    _Atomic uint64_t nbatches; /* open ones: most calls need not look */
+    /* Collectives that go through the queue, not done; written under the lock. Raised before ncollectives is. */
+    _Atomic uint64_t nqueued;
     _Atomic uint64_t
         nnotes; /* posted to the thread that calls back, not yet run: part of the next */
     _Atomic uint64_t npending; /* issued, not done or with callbacks still to run */

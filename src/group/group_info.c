@@ -152,7 +152,8 @@ const char *choir_group_description(const choir_group *group)
 
 uint64_t choir_group_collective_sequence(const choir_group *group)
 {
-    return atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
+    /* Acquire, pairs with the release in enter_locked() (queue.c): who calls next comes behind. */
+    return atomic_load_explicit(&group->ncollectives, memory_order_acquire);
 }
 
 uint64_t choir_group_p2p_sequence(const choir_group *group)

@@ -197,14 +197,16 @@ static choir_status enter_locked(struct ch_call *call)
     ch_lock_assert_held(&group->lock);
     if (atomic_load_explicit(&group->closed, memory_order_relaxed))
         return ch_fail(CHOIR_ERR_STATE, "group %s was shut down", group->name);
-    if (call->collective)
-        call->op.seq = atomic_fetch_add_explicit(&group->ncollectives, 1, memory_order_relaxed);
-    else if (!call->inner)
+    if (call->collective) {
+        /* Counted before it is numbered: a thread that sees the number, and takes that for its turn, is not to pass
+         * by on the short way (ch_direct_run()). Release, pairs with the acquire in
+         * choir_group_collective_sequence(). */
+        atomic_fetch_add_explicit(&group->nqueued, 1, memory_order_relaxed);
+        call->op.seq = atomic_fetch_add_explicit(&group->ncollectives, 1, memory_order_release);
+    } else if (!call->inner) {
         call->op.seq = atomic_fetch_add_explicit(&group->ntransfers, 1, memory_order_relaxed);
+    }
     ch_flightlog_issued(call);
-    /* Release, pairs with the acquire in ch_direct_run(). */
-    if (call->collective)
-        atomic_fetch_add_explicit(&group->nqueued, 1, memory_order_release);
     atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
     atomic_store_explicit(&call->state, CH_CALL_QUEUED, memory_order_relaxed);
     if (call->collective &&
