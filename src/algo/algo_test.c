@@ -54,7 +54,8 @@ static void destroy(struct team *team)
 
 static uint32_t nroots(const struct ch_algo *algo, uint32_t nranks)
 {
-    return ch_coll_rooted(algo->coll) ? nranks : 1;
+    /* The root of a barrier is who leaves first, in algorithms that have one. */
+    return ch_coll_rooted(algo->coll) || algo->coll == CH_BARRIER ? nranks : 1;
 }
 
 CHOIR_TEST(names_are_unique_and_found)
@@ -361,6 +362,7 @@ static const struct {
     { CH_ALLTOALL, "pairwise", others, all_but_own, NULL, NULL },
     { CH_ALLTOALL, "bruck", ceil_log, bruck_sent, ceil_log, NULL },
     { CH_BARRIER, "flags", none, none, one, none },
+    { CH_BARRIER, "central", none, none, two, none },
     { CH_BARRIER, "dissemination", ceil_log, none, ceil_log, none },
 };
 

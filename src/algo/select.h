@@ -23,6 +23,8 @@ struct ch_situation {
     bool shared;         /* all ranks share memory */
     bool uneven;         /* blocks may differ in length */
     bool ordered;        /* the sum must be the one from the first rank to the last */
+    bool
+        led; /* a barrier of which one rank should leave first: what follows is its broadcast or scatter */
 };
 
 enum { CH_REASON_MAX = 320 };

@@ -18,9 +18,9 @@
 enum {
     /* A wake-up costs some 50 us in a virtual machine: to spin as long as that costs at most twice
      * the best choice (the skier's rule). With more ranks than processors a spin only keeps the
-     * peer from running. */
+     * peer from running: none. */
     SPIN_FITS_NS = 50 * CH_US,
-    SPIN_CROWDED_NS = 1 * CH_US,
+    SPIN_CROWDED_NS = 0,
     SPIN_LEAST_NS = 1 * CH_US,
     YIELD_FITS_NS = 100 * CH_US,
     YIELD_CROWDED_NS = 300 * CH_US,
@@ -193,30 +193,44 @@ static choir_status timed_out(const struct ch_wait *wait, uint64_t began)
                    (unsigned long long)((ch_now() - began) / CH_MS));
 }
 
-/* Look again and again until `end` (or the deadline): tightly, or yielding the processor between.
- * Where a descriptor is watched a look is a system call, and the kernel tells a sleeper of news at
- * once: then yielding is better than sleeping only as long as nobody else wants the processor. */
-static choir_status look_until(const struct ch_wait *wait, uint64_t end, bool yield)
+/* Look again and again until `end` (or the deadline). Times are rough: nothing here depends on them being later than what
+ * was seen. Where a descriptor is watched a look is a system call. */
+static choir_status spin_until(const struct ch_wait *wait, uint64_t end)
 {
-    bool watches = wait->also != NULL;
-    uint64_t before = ch_now();
-
     for (;;) {
-        for (int i = 0; i < (yield || watches ? 1 : LOOKS_PER_CLOCK); i++) {
+        uint64_t now;
+
+        for (int i = 0; i < (wait->also != NULL ? 1 : LOOKS_PER_CLOCK); i++) {
             choir_status rc = how_it_stands(wait);
 
             if (rc != CHOIR_IN_PROGRESS)
                 return rc;
-            if (yield)
-                ch_sys_yield();
-            else
-                ch_arch_relax();
+            ch_arch_relax();
         }
-        uint64_t now = ch_now();
-
+        now = ch_now_rough();
         if (now >= wait->until)
             return CHOIR_ERR_TIMEOUT; /* the caller looks once more and says it */
-        if (now >= end || (yield && watches && now - before > YIELD_ALONE_NS))
+        if (now >= end)
+            return CHOIR_IN_PROGRESS;
+    }
+}
+
+/* The same, letting others run before each look. Where a descriptor is watched the kernel tells a sleeper of news at once:
+ * then yielding is better than sleeping only as long as nobody else wants the processor. */
+static choir_status yield_until(const struct ch_wait *wait, uint64_t before, uint64_t end)
+{
+    for (;;) {
+        choir_status rc;
+        uint64_t now;
+
+        ch_sys_yield();
+        rc = how_it_stands(wait);
+        if (rc != CHOIR_IN_PROGRESS)
+            return rc;
+        now = ch_now_rough();
+        if (now >= wait->until)
+            return CHOIR_ERR_TIMEOUT;
+        if (now >= end || (wait->also != NULL && now > before + YIELD_ALONE_NS))
             return CHOIR_IN_PROGRESS;
         before = now;
     }
@@ -363,17 +377,19 @@ choir_status ch_wait(const struct ch_wait *wait)
 {
     struct ch_waiter *waiter = wait->waiter;
     uint32_t spin_ns = atomic_load_explicit(&waiter->spin_ns, memory_order_relaxed);
-    choir_status rc = how_it_stands(wait);
-    uint64_t began;
+    choir_status rc = wait->looked ? CHOIR_IN_PROGRESS : how_it_stands(wait);
+    uint64_t began, end;
 
     if (rc != CHOIR_IN_PROGRESS)
         return rc;
     if (ch_forked() != CHOIR_OK)
         return CHOIR_ERR_FORKED;
-    began = ch_now();
-    rc = look_until(wait, began + spin_ns, false);
-    if (rc == CHOIR_IN_PROGRESS)
-        rc = look_until(wait, began + spin_ns + waiter->yield_ns, true);
+    began = ch_now_rough();
+    end = began + spin_ns;
+    if (spin_ns > 0)
+        rc = spin_until(wait, end);
+    if (rc == CHOIR_IN_PROGRESS && waiter->yield_ns > 0)
+        rc = yield_until(wait, end, end + waiter->yield_ns);
     learn(waiter, spin_ns, rc == CHOIR_IN_PROGRESS);
     if (rc == CHOIR_IN_PROGRESS)
         rc = sleep_until_ready(wait);

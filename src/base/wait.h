@@ -85,6 +85,7 @@ struct ch_wait {
      * threads that share a connection can take turns in watching it. */
     int (*also)(void *arg, short *events_out);
     void *arg;
+    bool looked; /* ready() was asked just now, and said no */
 
     ch_deadline until;
     const _Atomic uint32_t *poison; /* non-zero: give up. NULL: there is none */

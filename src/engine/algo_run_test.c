@@ -393,6 +393,38 @@ CHOIR_TEST(little_stage_is_for_little)
     team_end(&team);
 }
 
+static void run_tiny(struct team *team, struct job *job, enum ch_coll coll, uint32_t root)
+{
+    job->coll = coll;
+    job->root = root;
+    run_job(team, job);
+}
+
+/* Where ranks take turns, who has something for the others after each barrier leaves it first. */
+CHOIR_TEST(who_leads_leaves_first)
+{
+    struct team team;
+    struct job job = { .type = CHOIR_F32, .op = CHOIR_SUM, .count = 1, .repeats = 1, .seq = 1 };
+
+    team_start(&team, 3);
+    for (uint32_t i = 0; i < team.n; i++)
+        team.mates[i].rank->processors = 1;
+    team_channel(&team, 4096);
+    CHOIR_CHECK_STR(chosen(&team, CH_BARRIER, 0), "flags");
+    for (int turn = 0; turn < 2; turn++) {
+        run_tiny(&team, &job, CH_BARRIER, 0);
+        run_tiny(&team, &job, turn == 0 ? CH_BROADCAST : CH_SCATTER, 2);
+        CHOIR_CHECK_STR(chosen(&team, CH_BARRIER, 0), "central");
+        CHOIR_CHECK_EQ(team.mates[0].channel->last_plan->key.root, 2);
+        run_tiny(&team, &job, CH_ALLREDUCE, 0); /* not after a barrier */
+        CHOIR_CHECK_STR(chosen(&team, CH_BARRIER, 0), "central");
+        run_tiny(&team, &job, CH_BARRIER, 0);
+        run_tiny(&team, &job, CH_REDUCE, 1);
+        CHOIR_CHECK_STR(chosen(&team, CH_BARRIER, 0), "flags");
+    }
+    team_end(&team);
+}
+
 /* Different operations back to back, without a word between, in many orders. */
 CHOIR_TEST_TIMED(operations_mixed_back_to_back, 120)
 {

@@ -76,6 +76,9 @@ struct ch_channel {
     bool gated;                         /* as our control block says */
     uint64_t all_through;               /* every member is through with this one */
     uint64_t last_round[CH_CALLS_KEPT]; /* of those calls, by number */
+    /* What came after the last barrier that something came after: a broadcast or scatter (led) of this root. */
+    uint32_t leader;
+    bool led, after_barrier;
     struct ch_sched_cache *schedules;
     struct ch_plan plans[CH_PLANS_KEPT]; /* by their hash (plan.h) */
     struct ch_plan *last_plan;           /* the one asked for last; NULL: none yet */

@@ -51,7 +51,8 @@ static struct ch_situation situation_of(const struct ch_channel *channel,
                                   .line_bytes = CH_LINE_NBYTES,
                                   .processors = channel->rank->processors,
                                   .shared = true,
-                                  .uneven = plan->key.uneven };
+                                  .uneven = plan->key.uneven,
+                                  .led = plan->key.led };
 }
 
 /* --- the algorithm --------------------------------------------------------------------------------- */
@@ -222,7 +223,8 @@ static bool is_same(const struct ch_plan_key *a, const struct ch_plan_key *b)
 {
     return a->longest == b->longest && a->algo == b->algo && a->root == b->root &&
            a->coll == b->coll && a->dtype == b->dtype && a->redop == b->redop &&
-           a->reduces == b->reduces && a->in_place == b->in_place && a->uneven == b->uneven;
+           a->reduces == b->reduces && a->in_place == b->in_place && a->uneven == b->uneven &&
+           a->led == b->led;
 }
 
 static struct ch_plan *set_of(struct ch_channel *channel, const struct ch_plan_key *key)
@@ -262,6 +264,10 @@ choir_status ch_plan_find(struct ch_channel *channel, const struct ch_op *op, co
     struct ch_plan *plan = channel->last_plan;
     choir_status rc;
 
+    if (op->coll == CH_BARRIER && channel->led) {
+        key.led = true;
+        key.root = channel->leader;
+    }
     if (plan == NULL || !is_same(&plan->key, &key))
         plan = place_for(channel, &key);
     *plan_out = channel->last_plan = plan;

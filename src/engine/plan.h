@@ -37,6 +37,7 @@ struct ch_plan_key {
     uint32_t root;
     uint8_t coll, dtype, redop;
     bool reduces, in_place, uneven;
+    bool led; /* a barrier that `root` should leave first */
 };
 
 struct ch_plan {

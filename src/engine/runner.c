@@ -311,6 +311,17 @@ static choir_status start_schedule(struct ch_channel *channel, struct ch_run *ru
     return CH_LIKELY(rc == CHOIR_OK) ? rc : give_up(channel, rc);
 }
 
+/* Programs repeat themselves: what came after a barrier will come after the next one. All ranks have the same calls
+ * behind them, and so the same expectation. */
+static void learn_who_leads(struct ch_channel *channel, const struct ch_op *op)
+{
+    if (channel->after_barrier) {
+        channel->led = op->coll == CH_BROADCAST || op->coll == CH_SCATTER;
+        channel->leader = channel->led ? op->root : 0;
+    }
+    channel->after_barrier = op->coll == CH_BARRIER;
+}
+
 /* The descriptor's slot is free when all are through with the operation that had it before. */
 static choir_status enter(struct ch_channel *channel, struct ch_run *run, const struct ch_op *op)
 {
@@ -321,6 +332,7 @@ static choir_status enter(struct ch_channel *channel, struct ch_run *run, const 
     if (!all_are_through(channel, channel->last_round[number % CH_CALLS_KEPT]))
         return CHOIR_IN_PROGRESS;
     ch_call_enter(channel, op);
+    learn_who_leads(channel, op);
     run->check = channel->check;
     run->first_round = channel->round;
     run->phase = CH_RUN_RUNNING;

@@ -209,9 +209,9 @@ static choir_status look_around(struct ch_vigil *vigil, struct ch_channel *chann
 
 /* --- a vigil --------------------------------------------------------------------------------------- */
 
-static void begin(struct ch_vigil *vigil, struct ch_channel *channel)
+static void begin(struct ch_vigil *vigil, struct ch_channel *channel, uint64_t now)
 {
-    *vigil = (struct ch_vigil){ .begun = true, .since = ch_now() };
+    *vigil = (struct ch_vigil){ .begun = true, .since = now };
     vigil->ticks = atomic_load_explicit(&channel->rank->ticks, memory_order_relaxed);
     vigil->next_frozen = vigil->since + FROZEN_NS;
     ch_rank_wait_begins(channel->rank);
@@ -226,9 +226,9 @@ choir_status ch_vigil_keep(struct ch_vigil *vigil, struct ch_channel *channel,
 
     if (rc != CHOIR_OK)
         return rc;
+    now = ch_now_rough();
     if (!vigil->begun)
-        begin(vigil, channel);
-    now = ch_now();
+        begin(vigil, channel, now);
     if (now >= op->until)
         return too_late(channel, op, whom, collective, now - vigil->since);
     ticks = atomic_load_explicit(&channel->rank->ticks, memory_order_relaxed);

@@ -43,6 +43,7 @@ static CH_NOINLINE choir_status wait_for_it(struct direct_run *d)
     struct ch_wait wait = { .waiter = d->group->context->waiter,
                             .ready = advance,
                             .arg = d,
+                            .looked = true,
                             .until = d->op->until,
                             .what = d->name };
     choir_status rc = ch_wait(&wait);

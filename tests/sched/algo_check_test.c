@@ -94,7 +94,7 @@ static bool root_is_tried(uint32_t n, uint32_t root)
 
 static void check_ranks(const struct ch_algo *algo, uint32_t n)
 {
-    uint32_t nroots = ch_coll_rooted(algo->coll) ? n : 1;
+    uint32_t nroots = ch_coll_rooted(algo->coll) || algo->coll == CH_BARRIER ? n : 1;
 
     if (!ch_algo_fits(algo, n))
         return;
@@ -185,7 +185,9 @@ static void check_mix(struct choir_test_random *random, uint32_t n)
         do
             algo = ch_algos[choir_test_random(random) % nalgos];
         while (!ch_algo_fits(algo, n));
-        root = ch_coll_rooted(algo->coll) ? (uint32_t)(choir_test_random(random) % n) : 0;
+        root = ch_coll_rooted(algo->coll) || algo->coll == CH_BARRIER
+                   ? (uint32_t)(choir_test_random(random) % n)
+                   : 0;
         build_all(algo, n, root, (enum placement)(choir_test_random(random) % NPLACEMENTS),
                   scheds[i]);
         rounds[i] = scheds[i];

@@ -309,6 +309,7 @@ enum excuse {
     EXCUSE_MESSAGES, /* two messages change places: other partners, no common memory, no circle */
     EXCUSE_SURPLUS,  /* more is copied than anybody reads before it is overwritten */
     EXCUSE_ELSEWHERE, /* the same bytes are taken from another rank that has them too, and was awaited */
+    EXCUSE_PAIR,      /* two ranks, nothing but meeting: each still awaits the other */
     NEXCUSES
 };
 
@@ -317,6 +318,7 @@ static const char *const excuse_words[NEXCUSES] = {
     "two messages swapped, with different partners and no memory in common, and no circle of waiting",
     "a copy widened to the whole block: the surplus is the right data of its place, overwritten or never read",
     "taken from another rank, which has the same bytes and was awaited already",
+    "posted before the other one is awaited, in a barrier of two: each still awaits the other",
 };
 
 static inline enum excuse mutate_excuse(const struct ch_sched *s, uint32_t step, enum mutation how,
@@ -331,6 +333,9 @@ static inline enum excuse mutate_excuse(const struct ch_sched *s, uint32_t step,
         return EXCUSE_SURPLUS;
     if (how == MUTATE_OWNER && st->kind == CH_COPY && which == 1 && !ch_coll_reduces(s->coll))
         return EXCUSE_ELSEWHERE;
+    if (how == MUTATE_SWAP && s->coll == CH_BARRIER && s->nranks == 2 && st->kind == CH_AWAIT &&
+        st[1].kind == CH_POST)
+        return EXCUSE_PAIR;
     return EXCUSE_NONE;
 }
 

@@ -155,7 +155,7 @@ static void try_step(struct session *ses, struct ch_sched **right, uint32_t rank
 
 static void try_set(struct session *ses, const struct ch_algo *algo, uint32_t n, bool in_place)
 {
-    uint32_t root = ch_coll_rooted(algo->coll) ? n / 2 : 0;
+    uint32_t root = ch_coll_rooted(algo->coll) || algo->coll == CH_BARRIER ? n / 2 : 0;
     struct ch_sched *right[REPLAY_RANKS_MAX];
 
     CHOIR_ROW("%s %s ranks %u", ch_coll_name(algo->coll), algo->name, n);
