@@ -33,6 +33,23 @@
 
 /* --- copy and fill ------------------------------------------------------------------------------ */
 
+/* Less than a vector, of which the commonest lengths go without a call. */
+INLINE void copy_short(void *dst, const void *src, size_t nbytes)
+{
+    if (nbytes < 4)
+        store_short(dst, nbytes, load_short(src, nbytes));
+    else if (nbytes < 8)
+        store_pieces(dst, nbytes, 4, load_pieces(src, nbytes, 4));
+    else if (nbytes < 16)
+        store_pieces(dst, nbytes, 8, load_pieces(src, nbytes, 8));
+#if VECTOR_BYTES > 16
+    else if (nbytes < 32)
+        store_pieces(dst, nbytes, 16, load_pieces(src, nbytes, 16));
+#endif
+    else
+        store_short(dst, nbytes, load_short(src, nbytes));
+}
+
 /*
  * Whole vectors to an aligned destination; the first and last, which are not, overlap their
  * neighbours. glibc's memcpy would turn to `rep movsb` at 2 KiB, which on Zen 3 is 5 to 13
@@ -45,7 +62,7 @@ static void copy(void *dst, const void *src, size_t nbytes)
     size_t at;
 
     if (nbytes < VECTOR_BYTES) {
-        store_short(dst, nbytes, load_short(src, nbytes));
+        copy_short(dst, src, nbytes);
         return;
     }
     first = load(src, 0);
@@ -417,19 +434,57 @@ INLINE void reduce_two(choir_type type, choir_redop op, const struct ch_reductio
     }
 }
 
-/* A fast lane for it. */
+/* Less than a vector, of which `piece` (load_pieces()) is the half or more. */
+INLINE void reduce_pieces(choir_type type, choir_redop op, const struct ch_reduction *r, void *dst,
+                          const void *const *srcs, size_t nsrcs, size_t nbytes, int piece)
+{
+    vec acc[MAX_PARTS], x = load_pieces(srcs[0], nbytes, piece);
+
+    take(type, op, r, 0, &x, acc);
+    for (size_t s = 1; s < nsrcs; s++) {
+        x = load_pieces(srcs[s], nbytes, piece);
+        take(type, op, r, s, &x, acc);
+    }
+    store_pieces(dst, nbytes, piece, finish(type, op, r, acc));
+}
+
+/* Into one destination, without a call; false for lengths that are left to reduce_any(). */
+INLINE bool reduce_short(choir_type type, choir_redop op, const struct ch_reduction *r, void *dst,
+                         const void *const *srcs, size_t nsrcs, size_t nbytes)
+{
+    if (nbytes < 4)
+        return false;
+    if (nbytes < 8)
+        reduce_pieces(type, op, r, dst, srcs, nsrcs, nbytes, 4);
+    else if (nbytes < 16)
+        reduce_pieces(type, op, r, dst, srcs, nsrcs, nbytes, 8);
+#if VECTOR_BYTES > 16
+    else if (nbytes < 32)
+        reduce_pieces(type, op, r, dst, srcs, nsrcs, nbytes, 16);
+#endif
+#if VECTOR_BYTES > 32
+    else if (nbytes < 64)
+        reduce_pieces(type, op, r, dst, srcs, nsrcs, nbytes, 32);
+#endif
+    else
+        return false;
+    return true;
+}
+
+/* Fast lanes for these two. */
 #define FAST(TYPE, OP)                                                                             \
     static void fast_##TYPE##_##OP(const struct ch_reduction *r, void *const *dsts, size_t ndsts,  \
                                    const void *const *srcs, size_t nsrcs, size_t count)            \
     {                                                                                              \
         size_t nbytes = count * SIZE_##TYPE;                                                       \
                                                                                                    \
-        if (CH_UNLIKELY(nsrcs != 2) || CH_UNLIKELY(ndsts != 1) ||                                  \
-            CH_UNLIKELY(nbytes < VECTOR_BYTES))                                                    \
+        if (CH_UNLIKELY(ndsts != 1))                                                               \
             reduce_any(r, dsts, ndsts, srcs, nsrcs, count);                                        \
-        else                                                                                       \
+        else if (nsrcs == 2 && nbytes >= VECTOR_BYTES)                                             \
             reduce_two(CHOIR_##TYPE, CHOIR_##OP, r, dsts[0], srcs[0], srcs[1], nbytes,             \
                        SIZE_##TYPE);                                                               \
+        else if (!reduce_short(CHOIR_##TYPE, CHOIR_##OP, r, dsts[0], srcs, nsrcs, nbytes))         \
+            reduce_any(r, dsts, ndsts, srcs, nsrcs, count);                                        \
     }
 
 FAST(U8, SUM)

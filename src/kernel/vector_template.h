@@ -76,79 +76,84 @@ INLINE uint64_t load_word(const char *p, size_t size)
  * Less than a vector is loaded as two pieces that may overlap: the first and the last 2^k bytes, side
  * by side. Elements do not look at their neighbours, so one that is there twice is merely computed
  * twice. No byte outside the buffer is touched, and no loop over single elements is needed.
+ *
+ * `piece` is a constant: the largest power of two that is not above nbytes.
  */
-CH_NOINLINE static vec load_short(const void *buffer, size_t nbytes)
+INLINE vec load_pieces(const void *buffer, size_t nbytes, int piece)
 {
-    const char *p = buffer, *end = p + nbytes;
+    const char *p = buffer, *last = p + nbytes - piece;
     vu64 v = { 0 };
 
-#if VECTOR_BYTES > 32
-    if (nbytes >= 32) {
-        for (int i = 0; i < 4; i++) {
+    if (piece < 8) {
+        v[0] = load_word(p, piece) | load_word(last, piece) << 8 * piece;
+    } else {
+        for (int i = 0; i < piece / 8; i++) {
             v[i] = load_word(p + 8 * i, 8);
-            v[4 + i] = load_word(end - 32 + 8 * i, 8);
+            v[piece / 8 + i] = load_word(last + 8 * i, 8);
         }
-        return (vec)v;
-    }
-#endif
-#if VECTOR_BYTES > 16
-    if (nbytes >= 16) {
-        for (int i = 0; i < 2; i++) {
-            v[i] = load_word(p + 8 * i, 8);
-            v[2 + i] = load_word(end - 16 + 8 * i, 8);
-        }
-        return (vec)v;
-    }
-#endif
-    if (nbytes >= 8) {
-        v[0] = load_word(p, 8);
-        v[1] = load_word(end - 8, 8);
-    } else if (nbytes >= 4) {
-        v[0] = load_word(p, 4) | load_word(end - 4, 4) << 32;
-    } else if (nbytes >= 2) {
-        v[0] = load_word(p, 2) | load_word(end - 2, 2) << 16;
-    } else if (nbytes == 1) {
-        v[0] = load_word(p, 1);
     }
     return (vec)v;
 }
 
-/* The way back of load_short(). */
+/* The way back. */
+INLINE void store_pieces(void *buffer, size_t nbytes, int piece, vec from)
+{
+    char *p = buffer, *last = p + nbytes - piece;
+    vu64 v = (vu64)from;
+    uint64_t word = v[0], second;
+
+    if (piece > 8) {
+        memcpy(p, &from, piece);
+        memcpy(last, (const char *)&from + piece, piece);
+        return;
+    }
+    second = piece == 8 ? v[1] : word >> 8 * piece;
+    memcpy(p, &word, piece);
+    memcpy(last, &second, piece);
+}
+
+/* One of them by the length, which is less than a vector's. */
+CH_NOINLINE static vec load_short(const void *buffer, size_t nbytes)
+{
+#if VECTOR_BYTES > 32
+    if (nbytes >= 32)
+        return load_pieces(buffer, nbytes, 32);
+#endif
+#if VECTOR_BYTES > 16
+    if (nbytes >= 16)
+        return load_pieces(buffer, nbytes, 16);
+#endif
+    if (nbytes >= 8)
+        return load_pieces(buffer, nbytes, 8);
+    if (nbytes >= 4)
+        return load_pieces(buffer, nbytes, 4);
+    if (nbytes >= 2)
+        return load_pieces(buffer, nbytes, 2);
+    return nbytes == 1 ? load_pieces(buffer, 1, 1) : (vec){ 0 };
+}
+
 CH_NOINLINE static void store_short(void *buffer, size_t nbytes, vec from)
 {
-    char *p = buffer, *end = p + nbytes;
-    vu64 v = (vu64)from;
-    uint64_t word = v[0];
-
 #if VECTOR_BYTES > 32
     if (nbytes >= 32) {
-        memcpy(p, &from, 32);
-        memcpy(end - 32, (const char *)&from + 32, 32);
+        store_pieces(buffer, nbytes, 32, from);
         return;
     }
 #endif
 #if VECTOR_BYTES > 16
     if (nbytes >= 16) {
-        memcpy(p, &from, 16);
-        memcpy(end - 16, (const char *)&from + 16, 16);
+        store_pieces(buffer, nbytes, 16, from);
         return;
     }
 #endif
-    if (nbytes >= 8) {
-        memcpy(p, &word, 8);
-        word = v[1];
-        memcpy(end - 8, &word, 8);
-    } else if (nbytes >= 4) {
-        memcpy(p, &word, 4);
-        word >>= 32;
-        memcpy(end - 4, &word, 4);
-    } else if (nbytes >= 2) {
-        memcpy(p, &word, 2);
-        word >>= 16;
-        memcpy(end - 2, &word, 2);
-    } else if (nbytes == 1) {
-        memcpy(p, &word, 1);
-    }
+    if (nbytes >= 8)
+        store_pieces(buffer, nbytes, 8, from);
+    else if (nbytes >= 4)
+        store_pieces(buffer, nbytes, 4, from);
+    else if (nbytes >= 2)
+        store_pieces(buffer, nbytes, 2, from);
+    else if (nbytes == 1)
+        store_pieces(buffer, 1, 1, from);
 }
 
 /* How far from `p` to the next place that is aligned to a vector. */
