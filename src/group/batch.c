@@ -24,6 +24,7 @@
 struct batch {
     struct ch_list link; /* group->batches */
     pthread_t thread;
+    bool is_groups; /* group->batch, which only its owner may look at; others are on the heap */
     bool has_works; /* or will have: no more plain ones */
     size_t nplain;
     choir_work **works;
@@ -39,11 +40,6 @@ struct batch {
 static uintptr_t this_thread(void)
 {
     return (uintptr_t)pthread_self();
-}
-
-static bool is_own(const choir_group *group, const struct batch *batch)
-{
-    return batch == group->batch;
 }
 
 static struct batch *find_locked(choir_group *group)
@@ -96,6 +92,7 @@ static void destroy(struct batch *batch)
 static struct batch *open_own(choir_group *group)
 {
     uintptr_t none = 0;
+    struct batch *own;
 
     /* Acquire, pairs with the release in close_batch(): it is as the last owner left it. */
     if (!atomic_compare_exchange_strong_explicit(&group->batch_owner, &none, this_thread(),
@@ -103,9 +100,12 @@ static struct batch *open_own(choir_group *group)
         return NULL;
     if (group->batch == NULL)
         group->batch = ch_zalloc(sizeof(*group->batch));
-    if (group->batch == NULL)
+    own = group->batch;
+    if (own != NULL)
+        own->is_groups = true;
+    else
         atomic_store_explicit(&group->batch_owner, 0, memory_order_release);
-    return group->batch;
+    return own; /* not group->batch, which may be another thread's by now */
 }
 
 static bool open_another(choir_group *group)
@@ -125,7 +125,7 @@ static bool open_another(choir_group *group)
 static void close_batch(choir_group *group, struct batch *batch)
 {
     atomic_fetch_sub_explicit(&group->nbatches, 1, memory_order_relaxed);
-    if (is_own(group, batch)) {
+    if (batch->is_groups) {
         empty(batch);
         atomic_store_explicit(&group->batch_owner, 0, memory_order_release);
         return;

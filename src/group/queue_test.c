@@ -261,6 +261,52 @@ CHOIR_TEST(batches_of_few_and_of_many_messages)
     CHOIR_CHECK_OK(choir_run_threads(2, few_and_many, NULL));
 }
 
+struct opener {
+    choir_group *group;
+    pthread_barrier_t *start;
+};
+
+static void *open_a_batch(void *arg)
+{
+    const struct opener *o = arg;
+    int32_t out = 1, in = 0;
+
+    pthread_barrier_wait(o->start);
+    CHOIR_CHECK_OK(choir_batch_begin(o->group));
+    CHOIR_CHECK_OK(choir_send(o->group, i32(&out, 1), 0, 0, NULL, NULL));
+    CHOIR_CHECK_OK(choir_recv(o->group, i32(&in, 1), 0, 0, NULL, NULL));
+    CHOIR_CHECK_OK(choir_batch_end(o->group, NULL));
+    CHOIR_CHECK_EQ(in, 1);
+    return NULL;
+}
+
+/* A group makes room for a batch with the first: several threads have theirs at once, each time in a new group. */
+static choir_status first_batches(choir_group *world, void *arg)
+{
+    enum { OPENERS = 3, GROUPS = 100 };
+    pthread_barrier_t start;
+
+    (void)arg;
+    pthread_barrier_init(&start, NULL, OPENERS);
+    for (int i = 0; i < GROUPS; i++) {
+        pthread_t threads[OPENERS];
+        struct opener o = { split_all(world), &start };
+
+        for (int t = 0; t < OPENERS; t++)
+            CHOIR_CHECK_EQ(pthread_create(&threads[t], NULL, open_a_batch, &o), 0);
+        for (int t = 0; t < OPENERS; t++)
+            pthread_join(threads[t], NULL);
+        choir_group_destroy(o.group);
+    }
+    pthread_barrier_destroy(&start);
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(threads_open_their_first_batches_at_once)
+{
+    CHOIR_CHECK_OK(choir_run_threads(1, first_batches, NULL));
+}
+
 /* One has another length, one never comes: the batch fails with the first, and the third has come all the same. */
 static choir_status failing_messages(choir_group *group, void *arg)
 {
