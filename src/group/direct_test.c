@@ -13,7 +13,7 @@
 #include "group/group.h"
 #include "trace/flight_impl.h"
 
-enum { MOST = 5000, RANKS = 3 };
+enum { MOST = 5000, RANKS = 3, MOST_RANKS = 17 };
 
 static choir_buf f32(float *data, size_t count)
 {
@@ -24,7 +24,7 @@ static choir_buf f32(float *data, size_t count)
 
 /* A rank's buffers; the last part of each must stay as it is. */
 struct buffers {
-    float in[MOST * RANKS + 16], out[MOST * RANKS + 16];
+    float in[MOST * MOST_RANKS + 16], out[MOST * MOST_RANKS + 16];
 };
 
 static void fill(struct buffers *b, int rank)
@@ -33,6 +33,11 @@ static void fill(struct buffers *b, int rank)
         b->in[i] = (float)(rank * 1000) + (float)(i % 997) * 0.25f;
         b->out[i] = -1;
     }
+}
+
+static int size(const choir_group *group)
+{
+    return choir_group_size(group);
 }
 
 typedef choir_status (*operation)(choir_group *group, struct buffers *b, size_t count);
@@ -50,34 +55,37 @@ static choir_status allreduce_in_place(choir_group *g, struct buffers *b, size_t
 static choir_status reduce(choir_group *g, struct buffers *b, size_t count)
 {
     return choir_reduce(g, f32(b->out, count),
-                        CHOIR_OPTS(reduce, .root = 1, .op = CHOIR_MAX, .input = b->in), NULL);
+                        CHOIR_OPTS(reduce, .root = size(g) / 2, .op = CHOIR_MAX, .input = b->in),
+                        NULL);
 }
 
 static choir_status broadcast(choir_group *g, struct buffers *b, size_t count)
 {
-    return choir_broadcast(g, f32(b->in, count), CHOIR_OPTS(broadcast, .root = 2), NULL);
+    return choir_broadcast(g, f32(b->in, count), CHOIR_OPTS(broadcast, .root = size(g) - 1), NULL);
 }
 
 static choir_status allgather(choir_group *g, struct buffers *b, size_t count)
 {
-    return choir_allgather_into(g, f32(b->in, count), f32(b->out, count * RANKS), NULL, NULL);
+    return choir_allgather_into(g, f32(b->in, count), f32(b->out, count * (size_t)size(g)), NULL,
+                                NULL);
 }
 
 static choir_status allgather_in_place(choir_group *g, struct buffers *b, size_t count)
 {
     return choir_allgather_into(g, f32(b->in + (size_t)choir_group_rank(g) * count, count),
-                                f32(b->in, count * RANKS), NULL, NULL);
+                                f32(b->in, count * (size_t)size(g)), NULL, NULL);
 }
 
 static choir_status reduce_scatter(choir_group *g, struct buffers *b, size_t count)
 {
-    return choir_reduce_scatter_from(g, f32(b->in, count * RANKS), f32(b->out, count), NULL, NULL);
+    return choir_reduce_scatter_from(g, f32(b->in, count * (size_t)size(g)), f32(b->out, count),
+                                     NULL, NULL);
 }
 
 static choir_status alltoall(choir_group *g, struct buffers *b, size_t count)
 {
-    return choir_alltoall_base(g, f32(b->in, count * RANKS), NULL, f32(b->out, count * RANKS), NULL,
-                               NULL, NULL);
+    return choir_alltoall_base(g, f32(b->in, count * (size_t)size(g)), NULL,
+                               f32(b->out, count * (size_t)size(g)), NULL, NULL, NULL);
 }
 
 static choir_status barrier(choir_group *g, struct buffers *b, size_t count)
@@ -110,7 +118,7 @@ static choir_status both_ways(choir_group *group, void *arg)
             uint64_t before = choir_group_collective_sequence(group);
 
             if (rank == 0) /* the row is the whole test's */
-                CHOIR_ROW("%s of %zu", operations[i].name, counts[c]);
+                CHOIR_ROW("%s of %zu, %d ranks", operations[i].name, counts[c], size(group));
             for (int way = 0; way < 2; way++) {
                 fill(&b[way], rank);
                 group->direct = way == 0;
@@ -125,9 +133,12 @@ static choir_status both_ways(choir_group *group, void *arg)
     return CHOIR_OK;
 }
 
-CHOIR_TEST(both_ways_give_the_same)
+CHOIR_TEST_TIMED(both_ways_give_the_same, 60)
 {
-    CHOIR_CHECK_OK(choir_run_threads(RANKS, both_ways, NULL));
+    static const int sizes[] = { 1, 2, 3, MOST_RANKS };
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(sizes); i++)
+        CHOIR_CHECK_OK(choir_run_threads(sizes[i], both_ways, NULL));
 }
 
 /* --- what is left of them ----------------------------------------------------------------------------- */
