@@ -19,6 +19,19 @@
 
 enum { CH_BACKEND_RUN_MAX = 4096, CH_BACKEND_TRANSFER_MAX = 2048 };
 
+enum { CH_PLAIN_MAX = 8 }; /* of one batch */
+
+/* A send to a member, or a receive from one, in memory in one piece. */
+struct ch_plain {
+    choir_optype type; /* CHOIR_OP_SEND or CHOIR_OP_RECV */
+    choir_type dtype;
+    void *data;
+    size_t count;
+    int peer, tag;
+    int64_t timeout_ms; /* as in choir_coll_opts */
+    bool done;          /* run_short() has carried it out, well */
+};
+
 struct ch_backend_ops {
     const char *name;
     bool at_once; /* nothing ever has to wait: also asynchronous operations run in their call */
@@ -39,7 +52,12 @@ struct ch_backend_ops {
     /* Give back what begin() took, whatever came of it; also for one that is given up half-way. */
     void (*end)(void *self, struct ch_op *op, void *run);
 
-    /* What the group failed with, here or on another member: CHOIR_OK, or the code, with the record in *out.
+    /* Carry out those of up to CH_PLAIN_MAX sends and receives that need not wait, and say how many; the others
+     * have not begun, and are to be begun in their order. NULL: none.
+     * Threads: any. */
+    size_t (*run_short)(void *self, struct ch_plain *parts, size_t count);
+
+    /* What the group failed with, here or on another member: CHOIR_OK, or the code, with the record in *out, which may be NULL.
      * NULL: a group of this kind never fails by itself.
      * Threads: any. */
     choir_status (*error)(void *self, choir_error *out);

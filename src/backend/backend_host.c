@@ -11,7 +11,7 @@
 
 /* Before a step takes to watching, which reads the clock: most messages come within a few. Not where ranks outnumber
  * processors: who is looked for then needs this one. */
-enum { LOOKS = 8, LOOKS_CROWDED = 1 };
+enum { LOOKS = 8, LOOKS_CROWDED = 1, LOOKS_SHORT = 400 };
 
 /* A send or a receive under way. */
 struct transfer_run {
@@ -45,9 +45,9 @@ static struct iovec bytes_of(const struct ch_blocks *blocks, choir_type type)
 }
 
 /* Both sides must mean the same type; lengths are compared by themselves. */
-static uint64_t check_of(const struct ch_op *op)
+static uint64_t check_of(choir_type type)
 {
-    return (uint64_t)op->dtype + 1;
+    return (uint64_t)type + 1;
 }
 
 /* Messages know ranks by their number in the first group. */
@@ -71,14 +71,38 @@ static choir_status begin_transfer(struct ch_channel *channel, const struct ch_o
     run->begun = true;
     if (op->type == CHOIR_OP_SEND) {
         run->iov = bytes_of(&op->in, op->dtype);
-        ch_p2p_send(p2p, &run->transfer, (uint32_t)peer_of(channel, op), context, tag, check_of(op),
-                    &run->iov, 1);
+        ch_p2p_send(p2p, &run->transfer, (uint32_t)peer_of(channel, op), context, tag,
+                    check_of(op->dtype), &run->iov, 1);
     } else {
         run->iov = bytes_of(&op->out, op->dtype);
-        ch_p2p_recv(p2p, &run->transfer, peer_of(channel, op), context, tag, check_of(op),
+        ch_p2p_recv(p2p, &run->transfer, peer_of(channel, op), context, tag, check_of(op->dtype),
                     &run->iov, 1);
     }
     return CHOIR_OK;
+}
+
+static size_t run_short(void *self, struct ch_plain *parts, size_t count)
+{
+    struct ch_channel *channel = self;
+    uint64_t context = ch_channel_context(channel, true);
+    struct ch_short shorts[CH_PLAIN_MAX];
+    size_t done;
+
+    for (size_t i = 0; i < count; i++)
+        shorts[i] = (struct ch_short){
+            .envelope = { .context = context,
+                          .tag = (uint64_t)parts[i].tag,
+                          .check = check_of(parts[i].dtype),
+                          .nbytes = parts[i].count * ch_type_bytes[parts[i].dtype] },
+            .data = parts[i].data,
+            .peer = (uint32_t)channel->members[parts[i].peer].neighbour->rank,
+            .is_send = parts[i].type == CHOIR_OP_SEND
+        };
+    done = ch_p2p_short(channel->rank->p2p, shorts, count,
+                        channel->looks > 0 ? LOOKS_SHORT : LOOKS_CROWDED);
+    for (size_t i = 0; i < count; i++)
+        parts[i].done = shorts[i].done;
+    return done;
 }
 
 /* The other side's elements are of another type: p2p knows the words that differ, we what they mean. */
@@ -175,7 +199,7 @@ static choir_status error(void *self, choir_error *out)
 {
     choir_status rc = ch_poisoned(self);
 
-    if (rc != CHOIR_OK)
+    if (rc != CHOIR_OK && out != NULL)
         ch_error_save(out);
     return rc;
 }
@@ -195,6 +219,7 @@ const struct ch_backend_ops ch_backend_host = {
     .begin = begin,
     .step = step,
     .end = end,
+    .run_short = run_short,
     .error = error,
     .fail = fail,
     .destroy = destroy,

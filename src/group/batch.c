@@ -380,7 +380,7 @@ static choir_status wait_for(choir_work *parent)
 }
 
 /* Not beside collectives that are queued: who waits for a work runs them meanwhile. Relaxed: of this thread's own. */
-static bool run_plain(choir_group *group, const struct batch *batch, choir_status *rc_out)
+static bool run_plain(choir_group *group, struct batch *batch, choir_status *rc_out)
 {
     return batch->nplain > 0 && atomic_load_explicit(&group->nqueued, memory_order_relaxed) == 0 &&
            ch_plain_run(group, batch->plain, batch->nplain, rc_out);

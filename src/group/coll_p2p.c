@@ -38,7 +38,7 @@ static choir_status build(struct ch_call *call, const choir_buf *buf, int peer, 
 }
 
 /* The short way: into this thread's batch, or at once. */
-static bool go_plain(choir_group *group, const struct ch_plain *plain, choir_status *rc_out)
+static bool go_plain(choir_group *group, struct ch_plain *plain, choir_status *rc_out)
 {
     bool open;
 

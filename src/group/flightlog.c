@@ -110,3 +110,27 @@ void ch_flightlog_direct_done(choir_group *group, uint64_t flight, uint64_t now,
 {
     ch_flight_done(group->flight, flight, now, status, -1);
 }
+
+void ch_flightlog_short(choir_group *group, const struct ch_plain *plain, uint64_t seq,
+                        uint64_t issued, uint64_t done)
+{
+    bool sends = plain->type == CHOIR_OP_SEND;
+    struct ch_flight_plain record = {
+        .op = plain->type,
+        .is_p2p = true,
+        .type = plain->dtype,
+        .in_count = sends ? plain->count : 0,
+        .out_count = sends ? 0 : plain->count,
+        .collective_seq = atomic_load_explicit(&group->ncollectives, memory_order_relaxed),
+        .p2p_seq = seq,
+        .timeout_ms = plain->timeout_ms,
+        .peer = plain->peer,
+        .tag = plain->tag,
+    };
+
+    if (group->flight == NULL)
+        return;
+    if (record.timeout_ms == 0)
+        record.timeout_ms = atomic_load_explicit(&group->timeout_ms, memory_order_relaxed);
+    ch_flight_over_plain(group->flight, &record, issued, done);
+}

@@ -4,6 +4,7 @@
 #ifndef CH_FLIGHTLOG_H
 #define CH_FLIGHTLOG_H
 
+#include "backend/backend.h"
 #include "group/call.h"
 
 /* A call is issued, with its number: under the group's lock, so that the record has the order of the numbers. */
@@ -13,6 +14,9 @@ void ch_flightlog_done(struct ch_call *call);
 
 /* The same for an operation without a call, which is started when it is issued (direct.h, plain_p2p.h). */
 uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, bool is_p2p, uint64_t now);
+/* And for a send or receive that is over, well, when it is recorded. */
+void ch_flightlog_short(choir_group *group, const struct ch_plain *plain, uint64_t seq,
+                        uint64_t issued, uint64_t done);
 void ch_flightlog_direct_done(choir_group *group, uint64_t flight, uint64_t now,
                               choir_status status);
 

@@ -102,7 +102,8 @@ choir_status ch_group_given(const choir_group *group, const char *name)
     return rc;
 }
 
-choir_status ch_group_check(choir_group *group)
+/* What it failed with, if it has. */
+static CH_NOINLINE choir_status check_well(choir_group *group)
 {
     choir_error record;
     choir_status rc = CHOIR_OK;
@@ -128,6 +129,17 @@ choir_status ch_group_check(choir_group *group)
     if (atomic_load_explicit(&group->aborted, memory_order_relaxed))
         record.code = CHOIR_ERR_STATE;
     return ch_error_load(&record);
+}
+
+choir_status ch_group_check(choir_group *group)
+{
+    const struct ch_backend_ops *backend = group->backend;
+
+    /* Most have not, and a record is large. */
+    if (CH_LIKELY(backend != NULL && backend->error != NULL &&
+                  backend->error(group->backend_self, NULL) == CHOIR_OK))
+        return CHOIR_OK;
+    return check_well(group);
 }
 
 void ch_group_fail(choir_group *group, const choir_error *why)
@@ -185,8 +197,9 @@ static bool nothing_pending(void *arg)
 {
     const choir_group *group = arg;
 
-    /* Acquire, pairs with ch_group_settle(): what hooks did is seen. Who has the token runs something. */
-    return atomic_load_explicit(&group->npending, memory_order_acquire) == 0 &&
+    /* Acquire, pairs with ch_group_settle(): what hooks did is seen. In one order with the store of `closed`, as in
+     * plain_p2p.c, enter(). Who has the token runs something. */
+    return atomic_load_explicit(&group->npending, memory_order_seq_cst) == 0 &&
            ch_token_is_free(&group->token);
 }
 
@@ -217,7 +230,7 @@ choir_status choir_group_shutdown(choir_group *group, int64_t timeout_ms)
     if (rc != CHOIR_OK)
         return rc;
     ch_lock(&group->lock);
-    atomic_store_explicit(&group->closed, true, memory_order_release);
+    atomic_store_explicit(&group->closed, true, memory_order_seq_cst);
     ch_unlock(&group->lock);
     return CHOIR_OK;
 }
@@ -252,7 +265,8 @@ static void drop_transfers(choir_group *group)
 static bool nothing_but_notes(void *arg)
 {
     const choir_group *group = arg;
-    uint64_t pending = atomic_load_explicit(&group->npending, memory_order_acquire);
+    /* In one order with the store of `closed`, as in plain_p2p.c, enter(). */
+    uint64_t pending = atomic_load_explicit(&group->npending, memory_order_seq_cst);
 
     /* Acquire, pairs with the release in ch_caller_post(): who posted is through with the group's context. */
     return pending == atomic_load_explicit(&group->nnotes, memory_order_acquire);
@@ -293,7 +307,7 @@ void choir_group_destroy(choir_group *group)
     ch_error_save(&last); /* of a call that failed and ends its group this way */
     ch_registry_remove(group);
     ch_lock(&group->lock);
-    atomic_store_explicit(&group->closed, true, memory_order_release);
+    atomic_store_explicit(&group->closed, true, memory_order_seq_cst);
     ch_unlock(&group->lock);
     wait_for_end(group);
     ch_batches_forget(group);

@@ -110,5 +110,6 @@ choir_status ch_group_wait(choir_group *group, bool (*ready)(void *arg), void *a
 
 /* One operation less that is not settled. */
 void ch_group_settle(choir_group *group);
+void ch_group_settle_locked(choir_group *group);
 
 #endif

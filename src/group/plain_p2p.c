@@ -47,29 +47,35 @@ static void set_up(struct plain_run *r, struct part *part, const struct ch_plain
     part->op.until = ch_deadline_after(r->issued, timeout_ms);
     part->op.timeout_ms = timeout_ms;
     *(asked->type == CHOIR_OP_SEND ? &part->op.in : &part->op.out) = all;
-    part->rc = CHOIR_IN_PROGRESS;
+    part->rc = asked->done ? CHOIR_OK : CHOIR_IN_PROGRESS;
+    r->left -= asked->done;
 }
 
-/* Number them and count them in, as one that is pending. False: the group takes nothing any more. */
-static bool enter(struct plain_run *r)
+/* Count the call in as one that is pending. False: the group takes nothing any more. */
+static bool enter(choir_group *group)
+{
+    /* Both in one order with the store and the load of who closes the group (group.c): either it sees this one, or is
+     * seen here. */
+    atomic_fetch_add_explicit(&group->npending, 1, memory_order_seq_cst);
+    if (CH_LIKELY(!atomic_load_explicit(&group->closed, memory_order_seq_cst)))
+        return true;
+    ch_group_settle(group);
+    return false;
+}
+
+/* Number them, in the order of the flight record. */
+static void number(struct plain_run *r)
 {
     choir_group *group = r->group;
-    bool closed;
+    uint64_t seq;
 
     ch_lock(&group->lock);
-    closed = atomic_load_explicit(&group->closed, memory_order_relaxed);
-    if (!closed) {
-        uint64_t seq = atomic_fetch_add_explicit(&group->ntransfers, r->count,
-                                                 memory_order_relaxed);
-
-        for (size_t i = 0; i < r->count; i++) {
-            r->parts[i].op.seq = seq + i;
-            r->parts[i].flight = ch_flightlog_direct(group, &r->parts[i].op, true, r->issued);
-        }
-        atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
+    seq = atomic_fetch_add_explicit(&group->ntransfers, r->count, memory_order_relaxed);
+    for (size_t i = 0; i < r->count; i++) {
+        r->parts[i].op.seq = seq + i;
+        r->parts[i].flight = ch_flightlog_direct(group, &r->parts[i].op, true, r->issued);
     }
     ch_unlock(&group->lock);
-    return !closed;
 }
 
 /* --- while -------------------------------------------------------------------------------------------- */
@@ -217,28 +223,60 @@ static choir_status leave(struct plain_run *r)
     return r->failed == CHOIR_OK ? CHOIR_OK : ch_error_load(&r->error);
 }
 
-bool ch_plain_run(choir_group *group, const struct ch_plain *parts, size_t count,
-                  choir_status *rc_out)
+static CH_NOINLINE choir_status run_long(choir_group *group, const struct ch_plain *parts,
+                                         size_t count, uint64_t issued)
 {
     struct plain_run r;
 
-    ch_assert(count <= CH_PLAIN_MAX);
-    if (CH_UNLIKELY(ch_group_check(group) != CHOIR_OK))
-        return false;
     r.group = group;
-    r.issued = ch_now();
+    r.issued = issued;
     r.count = r.left = count;
     r.turn = 0;
     r.failed = CHOIR_OK;
     for (size_t i = 0; i < count; i++)
         set_up(&r, &r.parts[i], &parts[i]);
-    if (!enter(&r))
-        return false;
-    for (size_t i = 0; i < count; i++)
-        begin(&r, &r.parts[i]);
+    number(&r);
+    for (size_t i = 0; i < count; i++) {
+        if (r.parts[i].rc == CHOIR_IN_PROGRESS)
+            begin(&r, &r.parts[i]);
+    }
     if (!advance(&r))
         wait_for_all(&r);
-    *rc_out = leave(&r);
+    return leave(&r);
+}
+
+/* All were done at once: number and record them as what is over. */
+static void leave_short(choir_group *group, const struct ch_plain *parts, size_t count,
+                        uint64_t issued)
+{
+    uint64_t now = ch_now_rough(), seq;
+
+    ch_lock(&group->lock);
+    seq = atomic_fetch_add_explicit(&group->ntransfers, count, memory_order_relaxed);
+    for (size_t i = 0; i < count; i++)
+        ch_flightlog_short(group, &parts[i], seq + i, issued, now);
+    ch_group_settle_locked(group);
+    ch_unlock(&group->lock);
+}
+
+bool ch_plain_run(choir_group *group, struct ch_plain *parts, size_t count, choir_status *rc_out)
+{
+    const struct ch_backend_ops *backend = group->backend;
+    uint64_t issued;
+
+    /* Collectives that are queued are for whoever waits: the long way runs them meanwhile. */
+    if (CH_UNLIKELY(ch_is_forked() || count > CH_PLAIN_MAX ||
+                    atomic_load_explicit(&group->nqueued, memory_order_relaxed) != 0 ||
+                    ch_group_check(group) != CHOIR_OK || !enter(group)))
+        return false;
+    issued = ch_now_rough();
+    if (backend->run_short != NULL &&
+        backend->run_short(group->backend_self, parts, count) == count) {
+        leave_short(group, parts, count, issued);
+        *rc_out = CHOIR_OK;
+    } else {
+        *rc_out = run_long(group, parts, count, issued);
+    }
     return true;
 }
 

@@ -8,20 +8,8 @@
 #ifndef CH_PLAIN_H
 #define CH_PLAIN_H
 
-#include "engine/op.h"
+#include "backend/backend.h"
 #include "group/direct.h"
-
-enum { CH_PLAIN_MAX = 8 }; /* of one batch */
-
-/* One of them: what was asked for. */
-struct ch_plain {
-    choir_optype type; /* CHOIR_OP_SEND or CHOIR_OP_RECV */
-    choir_type dtype;
-    void *data;
-    size_t count;
-    int peer, tag;
-    int64_t timeout_ms; /* as in choir_coll_opts */
-};
 
 /* Whether it is plain, and if so what it is. */
 static inline bool ch_plain_is(const choir_group *group, choir_optype type, const choir_buf *buf,
@@ -45,8 +33,7 @@ static inline bool ch_plain_is(const choir_group *group, choir_optype type, cons
 
 /* Begin all, and wait until all are done. True: they were run, and *rc_out is what came of it, the first failure if
  * there is one. False: nothing has happened. At most CH_PLAIN_MAX. */
-bool ch_plain_run(choir_group *group, const struct ch_plain *parts, size_t count,
-                  choir_status *rc_out);
+bool ch_plain_run(choir_group *group, struct ch_plain *parts, size_t count, choir_status *rc_out);
 
 /* The same call again, the long way or into this thread's batch. */
 choir_status ch_plain_call(choir_group *group, const struct ch_plain *part);

@@ -130,15 +130,21 @@ static void kick(choir_group *group)
     ch_attend_kick(&group->context->attendant, group);
 }
 
-void ch_group_settle(choir_group *group)
+void ch_group_settle_locked(choir_group *group)
 {
     /* With the lock, through which choir_group_destroy() goes before the context does: who counts the last one
      * down must still find its bell. Release, pairs with the acquire in nothing_pending(). */
-    ch_lock(&group->lock);
+    ch_lock_assert_held(&group->lock);
     atomic_fetch_sub_explicit(&group->npending, 1, memory_order_acq_rel);
     if (group->context != NULL) /* NULL: a callback destroyed the group before this one ran */
         ring(
             group); /* also who waits for callbacks alone to be left (group.c, nothing_but_notes) */
+}
+
+void ch_group_settle(choir_group *group)
+{
+    ch_lock(&group->lock);
+    ch_group_settle_locked(group);
     ch_unlock(&group->lock);
 }
 

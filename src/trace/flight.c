@@ -295,29 +295,33 @@ static uint64_t put_plain_buffers(struct ch_flight_slot *slot, const struct ch_f
 }
 
 static void put_plain_record(struct ch_flight_slot *slot, const struct ch_flight_group *group,
-                             const struct ch_flight_plain *op, uint64_t now)
+                             const struct ch_flight_plain *op, uint64_t now, uint64_t done)
 {
+    uint64_t state = done == 0 ? (uint64_t)CH_FLIGHT_IS_STARTED << CH_FLIGHT_STATE_SHIFT
+                               : (uint64_t)CH_FLIGHT_IS_COMPLETED << CH_FLIGHT_STATE_SHIFT |
+                                     CH_FLIGHT_BIT_OVER;
+
     put(slot, CH_FLIGHT_GROUP, group->id);
     put(slot, CH_FLIGHT_BITS,
         (uint64_t)(op->op & 0xff) | (uint64_t)(op->redop & 0xff) << 8 |
             (op->is_p2p ? CH_FLIGHT_BIT_P2P : 0) | (op->reduces ? CH_FLIGHT_BIT_REDUCES : 0) |
-            (op->has_root ? CH_FLIGHT_BIT_ROOT : 0) |
-            (uint64_t)CH_FLIGHT_IS_STARTED << CH_FLIGHT_STATE_SHIFT);
+            (op->has_root ? CH_FLIGHT_BIT_ROOT : 0) | state);
     put(slot, CH_FLIGHT_PEER, with_peer(op->peer, op->tag));
     put(slot, CH_FLIGHT_COLLECTIVE_SEQ, op->collective_seq);
     put(slot, CH_FLIGHT_P2P_SEQ, op->p2p_seq);
     put(slot, CH_FLIGHT_OP_ID, op->collective_seq + op->p2p_seq);
     put(slot, CH_FLIGHT_ISSUED, now);
     put(slot, CH_FLIGHT_STARTED, now);
-    put(slot, CH_FLIGHT_DONE, 0);
+    put(slot, CH_FLIGHT_DONE, done);
     put(slot, CH_FLIGHT_TIMEOUT, (uint64_t)op->timeout_ms);
     put(slot, CH_FLIGHT_THREAD,
         this_thread | (uint64_t)(op->in_count > 0) << 32 | (uint64_t)(op->out_count > 0) << 48);
     put(slot, CH_FLIGHT_SHAPE_WORDS, put_plain_buffers(slot, op));
 }
 
-uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
-                               uint64_t now)
+/* `done` as in put_plain_record(): 0 if it is under way. */
+static uint64_t add_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
+                          uint64_t now, uint64_t done)
 {
     struct ch_flight_slot *slot;
     uint64_t record;
@@ -327,15 +331,28 @@ uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_fl
     record = atomic_fetch_add_explicit(&group->flight->next, 1, memory_order_relaxed);
     slot = slot_of(group->flight, record);
     raise_to(&group->last_record, record);
+    if (take_turn(slot, record, false)) {
+        put_plain_record(slot, group, op, now, done);
+        leave_turn(slot, record);
+    }
+    return record;
+}
+
+uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
+                               uint64_t now)
+{
     if (!op->is_p2p) {
         raise_to(&group->enqueued, op->collective_seq + 1);
         raise_to(&group->started, op->collective_seq + 1);
     }
-    if (take_turn(slot, record, false)) {
-        put_plain_record(slot, group, op, now);
-        leave_turn(slot, record);
-    }
-    return record;
+    return add_plain(group, op, now, 0);
+}
+
+void ch_flight_over_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
+                          uint64_t issued, uint64_t done)
+{
+    ch_assert(op->is_p2p && done != 0);
+    add_plain(group, op, issued, done);
 }
 
 static void set_state(struct ch_flight_slot *slot, enum ch_flight_state state)

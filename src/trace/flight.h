@@ -85,6 +85,10 @@ struct ch_flight_plain {
 uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
                                uint64_t now);
 
+/* And of a send or receive that is over already, well. */
+void ch_flight_over_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
+                          uint64_t issued, uint64_t done);
+
 /* It is being carried out: "started". */
 void ch_flight_started(struct ch_flight_group *group, uint64_t record, uint64_t now);
 

@@ -188,6 +188,33 @@ CHOIR_TEST(a_receive_from_any_learns_its_source)
     ch_flight_destroy(flight);
 }
 
+CHOIR_TEST(a_send_may_be_over_when_it_is_recorded)
+{
+    struct ch_flight_plain send = { .op = CHOIR_OP_SEND,
+                                    .is_p2p = true,
+                                    .type = CHOIR_F32,
+                                    .in_count = 5,
+                                    .p2p_seq = 11,
+                                    .timeout_ms = 1000,
+                                    .peer = 3,
+                                    .tag = 77 };
+    struct ch_flight *flight = NULL;
+    struct ch_flight_group *group;
+    char *text;
+
+    CHOIR_CHECK_OK(ch_flight_create(1, &flight));
+    group = open_group(flight, "g");
+    ch_flight_over_plain(group, &send, ch_now(), ch_now());
+    text = json();
+    CHOIR_CHECK_HAS(text, "choir:send 1->3");
+    CHOIR_CHECK_HAS(text, "\"peer\": 3, \"tag\": 77");
+    CHOIR_CHECK_HAS(text, "\"state\": \"completed\"");
+    CHOIR_CHECK_HAS(text, "\"input_sizes\": [[5]]");
+    ch_free(text);
+    ch_flight_group_close(group);
+    ch_flight_destroy(flight);
+}
+
 CHOIR_TEST(lists_of_equal_buffers_are_rows)
 {
     const int64_t sizes[] = { 2, 3, 5 };

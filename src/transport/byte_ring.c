@@ -67,13 +67,6 @@ static size_t space(struct ch_byte_ring_end *end, size_t wanted, choir_status *r
     return end->room - (size_t)(end->mine - end->theirs);
 }
 
-bool ch_byte_ring_fits(struct ch_byte_ring_end *end, size_t nbytes)
-{
-    choir_status rc;
-
-    return space(end, nbytes, &rc) >= nbytes;
-}
-
 /* Put bytes at position `at` of the stream, round the end of the ring if need be. */
 static void put(const struct ch_byte_ring_end *end, uint64_t at, const unsigned char *src,
                 size_t nbytes)
@@ -83,6 +76,30 @@ static void put(const struct ch_byte_ring_end *end, uint64_t at, const unsigned 
     copy(end->ring->data + offset, src, first);
     if (nbytes > first)
         copy(end->ring->data, src + first, nbytes - first);
+}
+
+/* Where position `mine` of the stream is, if `nbytes` from there on are in one piece. */
+static unsigned char *in_one_piece(const struct ch_byte_ring_end *end, size_t nbytes)
+{
+    size_t offset = end->mine & (end->room - 1);
+
+    return nbytes <= end->room - offset ? end->ring->data + offset : NULL;
+}
+
+void *ch_byte_ring_reserve(struct ch_byte_ring_end *end, size_t nbytes)
+{
+    choir_status rc;
+
+    return space(end, nbytes, &rc) >= nbytes ? in_one_piece(end, nbytes) : NULL;
+}
+
+void ch_byte_ring_commit(struct ch_byte_ring_end *end, size_t nbytes)
+{
+    end->mine += nbytes;
+    /* Release, pairs with the acquire in available(): the bytes are there. */
+    atomic_store_explicit(&end->ring->written, end->mine, WRITTEN_ORDER);
+    if (end->bell != NULL)
+        ch_bell_after_store(end->bell);
 }
 
 choir_status ch_byte_ring_write(struct ch_byte_ring_end *end, const struct iovec *iov, int niov,
@@ -103,20 +120,17 @@ choir_status ch_byte_ring_write(struct ch_byte_ring_end *end, const struct iovec
     }
     if (done == 0)
         return rc;
-    end->mine += done;
-    /* Release, pairs with the acquire in available(): the bytes are there. */
-    atomic_store_explicit(&end->ring->written, end->mine, WRITTEN_ORDER);
-    if (end->bell != NULL)
-        ch_bell_after_store(end->bell);
+    ch_byte_ring_commit(end, done);
     *done_out = done;
     return CHOIR_OK;
 }
 
-static size_t available(struct ch_byte_ring_end *end, choir_status *rc_out)
+/* Bytes that can be taken; the writer is only asked if it is not known to have written `wanted`. */
+static size_t available(struct ch_byte_ring_end *end, size_t wanted, choir_status *rc_out)
 {
     *rc_out = CHOIR_IN_PROGRESS;
-    if (end->mine == end->theirs) {
-        /* Acquire, pairs with the release in ch_byte_ring_write(). */
+    if (end->theirs - end->mine < wanted) {
+        /* Acquire, pairs with the release in ch_byte_ring_commit(). */
         uint64_t written = atomic_load_explicit(&end->ring->written, memory_order_acquire);
 
         if (written - end->mine > end->room) {
@@ -139,6 +153,24 @@ static void tell_writer(const struct ch_byte_ring_end *end, uint64_t taken_befor
         ch_bell_ring(end->bell);
 }
 
+const void *ch_byte_ring_peek(struct ch_byte_ring_end *end, size_t nbytes)
+{
+    choir_status rc;
+
+    return available(end, nbytes, &rc) >= nbytes ? in_one_piece(end, nbytes) : NULL;
+}
+
+void ch_byte_ring_consume(struct ch_byte_ring_end *end, size_t nbytes)
+{
+    uint64_t before = end->mine;
+
+    end->mine += nbytes;
+    /* Release, pairs with the acquire in space(): the bytes may be written over. */
+    atomic_store_explicit(&end->ring->taken, end->mine, memory_order_release);
+    if (end->bell != NULL)
+        tell_writer(end, before);
+}
+
 static void copy_out(const struct ch_byte_ring_end *end, unsigned char *buf, size_t offset,
                      size_t nbytes)
 {
@@ -152,20 +184,15 @@ choir_status ch_byte_ring_take(struct ch_byte_ring_end *end, void *buf, size_t n
                                size_t *done_out)
 {
     choir_status rc;
-    size_t done = smaller(available(end, &rc), nbytes);
+    size_t done = smaller(available(end, 1, &rc), nbytes);
     size_t offset = end->mine & (end->room - 1), first = smaller(done, end->room - offset);
-    uint64_t before = end->mine;
 
     if (done == 0)
         return rc;
     copy_out(end, buf, offset, first);
     if (done > first)
         copy_out(end, (unsigned char *)buf + first, 0, done - first);
-    end->mine += done;
-    /* Release, pairs with the acquire in space(): the bytes may be written over. */
-    atomic_store_explicit(&end->ring->taken, end->mine, memory_order_release);
-    if (end->bell != NULL)
-        tell_writer(end, before);
+    ch_byte_ring_consume(end, done);
     *done_out = done;
     return CHOIR_OK;
 }
@@ -174,5 +201,5 @@ bool ch_byte_ring_readable(struct ch_byte_ring_end *end)
 {
     choir_status rc;
 
-    return available(end, &rc) > 0 || rc != CHOIR_IN_PROGRESS;
+    return available(end, 1, &rc) > 0 || rc != CHOIR_IN_PROGRESS;
 }

@@ -1,7 +1,8 @@
 /*
  * frame.h - what two p2p ends say to each other over a stream.
  *
- * A stream is a sequence of frames: 64 bytes, and for EAGER and DATA `nbytes` of a message behind them.
+ * A stream is a sequence of frames: 64 bytes, and for EAGER and DATA `nbytes` of a message behind them, filled up to a
+ * multiple of 64: so a frame is one cache line of a ring, and a payload never shares one with the next frame.
  * Little-endian. No frame is longer than 64 + CH_P2P_EAGER bytes, so nothing waits long behind another.
  *
  *   offset  bytes  field
@@ -100,6 +101,12 @@ _Static_assert(offsetof(struct ch_frame, total) == 40, "as in the table above");
 _Static_assert(offsetof(struct ch_frame, id) == 48, "as in the table above");
 _Static_assert(offsetof(struct ch_frame, rid) == 56, "as in the table above");
 _Static_assert(sizeof(struct ch_frame) == 64, "as in the table above");
+
+/* The bytes behind a payload that mean nothing. */
+static inline uint32_t ch_frame_fill(uint32_t nbytes)
+{
+    return -nbytes % sizeof(struct ch_frame);
+}
 
 /* What keeping a message takes: a record, and a buffer of a power of two for an eager one's payload. */
 enum { CH_FRAME_CHARGE = 256, CH_FRAME_BUFFER_MIN = 64 };

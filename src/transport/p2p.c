@@ -145,8 +145,7 @@ static void call_back(struct ch_list *callbacks)
     }
 }
 
-/* Give the lock back, ring, and make the calls that must not be made with it. */
-static void leave(struct ch_p2p *p2p) CH_RELEASES(&p2p->lock) CH_NO_TSA
+void ch_p2p_leave_slow(struct ch_p2p *p2p) CH_NO_TSA
 {
     struct ch_list callbacks = CH_LIST_INIT(callbacks);
     struct ch_list *link;
@@ -154,14 +153,6 @@ static void leave(struct ch_p2p *p2p) CH_RELEASES(&p2p->lock) CH_NO_TSA
     uint64_t context;
     bool refused, rung;
 
-    if (CH_LIKELY(ch_list_empty(&p2p->callbacks) && ch_list_empty(&p2p->refusals))) {
-        rung = p2p->rung;
-        p2p->rung = false;
-        ch_unlock(&p2p->lock);
-        if (rung)
-            ch_bell_after_store(&p2p->bell);
-        return;
-    }
     do {
         while ((link = ch_list_pop_front(&p2p->callbacks)) != NULL)
             ch_list_push_back(&callbacks, link);
@@ -260,7 +251,7 @@ void ch_p2p_connect(struct ch_p2p *p2p, uint32_t peer, struct ch_stream *stream)
         p->stream = stream;
         ch_list_push_back(&p2p->connected, &p->link);
     }
-    leave(p2p);
+    ch_p2p_leave(p2p);
 }
 
 void ch_p2p_on_refusal(struct ch_p2p *p2p, const struct ch_p2p_refusal *refusal)
@@ -317,7 +308,7 @@ bool ch_p2p_progress(struct ch_p2p *p2p)
         if (ch_stream_readable(peer->stream) || ch_p2p_wants_out(p2p, peer))
             moved |= pump(p2p, peer);
     }
-    leave(p2p);
+    ch_p2p_leave(p2p);
     return moved;
 }
 
@@ -410,7 +401,7 @@ void ch_p2p_send(struct ch_p2p *p2p, struct ch_transfer *transfer, uint32_t peer
             ch_p2p_finish_locked(p2p, transfer, &e);
         }
     }
-    leave(p2p);
+    ch_p2p_leave(p2p);
 }
 
 /* Whoever holds messages back may have one for a new receive. */
@@ -441,7 +432,7 @@ void ch_p2p_recv(struct ch_p2p *p2p, struct ch_transfer *transfer, int peer, uin
             ask_holders(p2p);
         }
     }
-    leave(p2p);
+    ch_p2p_leave(p2p);
 }
 
 /* --- how it ends early -------------------------------------------------------------------------------- */
@@ -479,7 +470,7 @@ void ch_p2p_cancel(struct ch_p2p *p2p, struct ch_transfer *transfer, choir_statu
         if (other >= 0)
             push(p2p, &p2p->peers[other]); /* so that the other side knows */
     }
-    leave(p2p);
+    ch_p2p_leave(p2p);
 }
 
 static bool is_with(const struct ch_transfer *t, const struct peer *peer)
@@ -557,7 +548,7 @@ void ch_p2p_fail_peer(struct ch_p2p *p2p, uint32_t peer, const choir_error *reco
      * the others be as far as they like. */
     ch_p2p_pump_in(p2p, &p2p->peers[peer], &all);
     ch_p2p_fail_peer_locked(p2p, &p2p->peers[peer], record);
-    leave(p2p);
+    ch_p2p_leave(p2p);
 }
 
 /* --- contexts ----------------------------------------------------------------------------------------- */
@@ -614,5 +605,5 @@ void ch_p2p_end_context(struct ch_p2p *p2p, uint64_t context, const choir_error 
         CH_LIST_EACH (link, &p2p->connected)
             push(p2p, CH_CONTAINER(link, struct peer, link));
     }
-    leave(p2p);
+    ch_p2p_leave(p2p);
 }

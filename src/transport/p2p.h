@@ -91,6 +91,24 @@ void ch_p2p_send(struct ch_p2p *p2p, struct ch_transfer *transfer, uint32_t peer
 void ch_p2p_recv(struct ch_p2p *p2p, struct ch_transfer *transfer, int peer, uint64_t context,
                  uint64_t tag, uint64_t check, const struct iovec *iov, int niov);
 
+/* The same for small ones that need not wait, without a transfer: one round of the lock for all. `looks` is how often a
+ * receive looks for a message that is about to come. */
+struct ch_envelope {
+    uint64_t context, tag, check; /* as above; the context is the same for all */
+    size_t nbytes;
+};
+
+struct ch_short {
+    struct ch_envelope envelope;
+    void *data;
+    uint32_t peer;
+    bool is_send;
+    bool done; /* set here; one that is not has not begun, and is to be started in its order */
+};
+
+/* How many are done. What fails is not done either: started as a transfer it has words for it. */
+size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, int looks);
+
 /* Move what can be moved now. Whoever waits calls it, and the service thread. True if something moved. */
 bool ch_p2p_progress(struct ch_p2p *p2p);
 

@@ -278,6 +278,7 @@ static bool frame_in(struct ch_p2p *p2p, struct peer *peer)
         return broken(p2p, peer, "gives back more than was used", f->credit);
     peer->used -= f->credit;
     peer->in.left = f->nbytes;
+    peer->in.fill = ch_frame_fill(f->nbytes);
     if (!dispatch(p2p, peer, f))
         return false;
     if (f->credit > 0)
@@ -310,6 +311,8 @@ static struct iovec sink_of(struct in_state *in, unsigned char *nowhere, size_t 
 
     if (in->nframe < sizeof(in->frame))
         return (struct iovec){ (char *)&in->frame + in->nframe, sizeof(in->frame) - in->nframe };
+    if (in->left == 0)
+        return (struct iovec){ nowhere, in->fill };
     if (in->into != NULL)
         ch_transfer_iov(in->into, in->left, &piece, 1);
     else if (in->keep != NULL)
@@ -336,6 +339,10 @@ static choir_status read_some(struct ch_p2p *p2p, struct peer *peer, size_t *don
             return CHOIR_ERR_PROTO;
         return CHOIR_OK;
     }
+    if (in->left == 0) {
+        in->fill -= *done_out;
+        return CHOIR_OK;
+    }
     in->left -= *done_out;
     if (in->into != NULL)
         ch_transfer_advance(in->into, *done_out);
@@ -354,7 +361,7 @@ bool ch_p2p_pump_in(struct ch_p2p *p2p, struct peer *peer, size_t *budget)
             return moved || peer->stream == NULL;
         moved = true;
         *budget -= done < *budget ? done : *budget;
-        if (peer->in.nframe == sizeof(peer->in.frame) && peer->in.left == 0)
+        if (peer->in.nframe == sizeof(peer->in.frame) && peer->in.left == 0 && peer->in.fill == 0)
             payload_in(p2p, peer);
     }
     return moved;

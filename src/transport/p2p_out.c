@@ -118,29 +118,48 @@ static uint32_t give_credit(struct peer *peer)
     return credit;
 }
 
-bool ch_p2p_send_at_once(struct ch_p2p *p2p, struct peer *peer, struct ch_transfer *t)
+/* A whole message into `to`, where it is read from. */
+static void write_message(struct ch_frame *to, const struct ch_frame *f, const void *data)
+{
+    *to = *f;
+    ch_p2p_copy(to + 1, data, f->nbytes);
+}
+
+/* With nothing before it and room for it, in one piece: frame and payload straight to where they are read from. */
+bool ch_p2p_send_whole(struct ch_p2p *p2p, struct peer *peer, const struct ch_envelope *e,
+                       const void *data)
 {
     struct ch_stream *stream = peer->stream;
-    struct ch_frame f;
-    size_t done = 0;
+    size_t whole;
+    struct ch_frame *to;
 
-    /* To ourselves push() has to read it as well. */
-    if (t->niov != 1 || !eager_fits(p2p, peer, t->nbytes) || ch_p2p_wants_out(p2p, peer) ||
-        stream->ops == &ch_transport_self || !stream->ops->fits(stream, sizeof(f) + t->nbytes))
+    if (!eager_fits(p2p, peer, e->nbytes) || ch_p2p_wants_out(p2p, peer) ||
+        stream->ops->reserve == NULL)
         return false;
-    f = (struct ch_frame){ .kind = CH_FRAME_EAGER,
-                           .nbytes = (uint32_t)t->nbytes,
-                           .credit = give_credit(peer),
-                           .context = t->context,
-                           .tag = t->tag,
-                           .check = t->check,
-                           .total = t->nbytes };
-    peer->used += ch_frame_charge(f.nbytes);
-    if (stream->ops->send(stream, (struct iovec[]){ { &f, sizeof(f) }, t->iov[0] }, 2, &done) < 0) {
-        ch_p2p_lose_peer_locked(p2p, peer);
-        return true;
-    }
-    ch_assert(done == sizeof(f) + t->nbytes);
+    whole = sizeof(*to) + e->nbytes + ch_frame_fill((uint32_t)e->nbytes);
+    to = stream->ops->reserve(stream, whole);
+    if (to == NULL)
+        return false;
+    write_message(to,
+                  &(struct ch_frame){ .kind = CH_FRAME_EAGER,
+                                      .nbytes = (uint32_t)e->nbytes,
+                                      .credit = give_credit(peer),
+                                      .context = e->context,
+                                      .tag = e->tag,
+                                      .check = e->check,
+                                      .total = e->nbytes },
+                  data);
+    peer->used += ch_frame_charge((uint32_t)e->nbytes);
+    stream->ops->commit(stream, whole);
+    return true;
+}
+
+bool ch_p2p_send_at_once(struct ch_p2p *p2p, struct peer *peer, struct ch_transfer *t)
+{
+    struct ch_envelope e = { t->context, t->tag, t->check, t->nbytes };
+
+    if (t->niov != 1 || !ch_p2p_send_whole(p2p, peer, &e, t->iov[0].iov_base))
+        return false;
     t->moved = t->nbytes;
     ch_p2p_finish_locked(p2p, t, NULL);
     return true;
@@ -302,6 +321,7 @@ static bool next_start(struct peer *peer)
     } else {
         f->nbytes = (uint32_t)t->nbytes;
         peer->out.left = t->nbytes;
+        peer->out.fill = ch_frame_fill(f->nbytes);
     }
     peer->piece_next = true;
     return true;
@@ -323,6 +343,7 @@ static bool next_piece(struct peer *peer)
     f->total = t->moved;
     f->rid = t->message->rid;
     peer->out.left = n;
+    peer->out.fill = ch_frame_fill(f->nbytes);
     peer->out.from = t;
     peer->piece_next = false;
     return true;
@@ -465,38 +486,58 @@ static void frame_out(struct ch_p2p *p2p, struct peer *peer)
     }
 }
 
+/* What goes behind a payload. */
+static const unsigned char nothing[sizeof(struct ch_frame)];
+
+/* The payload, or as much as `room` pieces take; 0: there is no memory behind it any more. */
+static int pieces_of_payload(struct out_state *out, struct iovec *iov, int room)
+{
+    if (out->from != NULL)
+        return ch_transfer_iov(out->from, out->left, iov, room);
+    if (out->rest == NULL)
+        return 0;
+    iov[0] = (struct iovec){ out->rest->data + out->rest_at, out->left };
+    return 1;
+}
+
 /* What is left of the frame, as pieces; 0: there is no memory behind it any more. */
 static int pieces_of(struct out_state *out, struct iovec *iov)
 {
-    int n = 0;
+    int n = 0, room = PIECES - 1;
 
     if (out->nframe < sizeof(out->frame)) {
         iov[n++] = (struct iovec){ (char *)&out->frame + out->nframe,
                                    sizeof(out->frame) - out->nframe };
     }
-    if (out->left == 0)
-        return n;
-    if (out->from != NULL)
-        return n + ch_transfer_iov(out->from, out->left, iov + n, PIECES - n);
-    if (out->rest == NULL)
-        return 0;
-    iov[n++] = (struct iovec){ out->rest->data + out->rest_at, out->left };
+    if (out->left > 0) {
+        int more = pieces_of_payload(out, iov + n, room - n);
+
+        if (more == 0)
+            return 0;
+        n += more;
+    }
+    if (out->fill > 0 && n < room) /* all of the payload is there: it ends in one of its pieces */
+        iov[n++] = (struct iovec){ (void *)(uintptr_t)nothing, out->fill };
     return n;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
 }
 
 static void advance(struct out_state *out, size_t done)
 {
-    size_t head = sizeof(out->frame) - out->nframe;
+    size_t head = smaller(done, sizeof(out->frame) - out->nframe);
+    size_t payload = smaller(done - head, out->left);
 
-    if (head > done)
-        head = done;
     out->nframe += head;
-    done -= head;
-    out->left -= done;
+    out->left -= payload;
+    out->fill -= done - head - payload;
     if (out->from != NULL)
-        ch_transfer_advance(out->from, done);
+        ch_transfer_advance(out->from, payload);
     else
-        out->rest_at += done;
+        out->rest_at += payload;
 }
 
 /* Write some of the current frame: CHOIR_OK if something went. */
@@ -531,7 +572,8 @@ bool ch_p2p_pump_out(struct ch_p2p *p2p, struct peer *peer, size_t *budget)
             return moved || peer->stream == NULL;
         moved = true;
         *budget -= done < *budget ? done : *budget;
-        if (peer->out.nframe == sizeof(peer->out.frame) && peer->out.left == 0)
+        if (peer->out.nframe == sizeof(peer->out.frame) && peer->out.left == 0 &&
+            peer->out.fill == 0)
             frame_out(p2p, peer);
     }
     return moved;

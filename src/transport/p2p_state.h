@@ -5,6 +5,7 @@
  *   p2p_match.c  receives and messages find each other
  *   p2p_in.c     frames that come
  *   p2p_out.c    frames that go
+ *   p2p_short.c  small messages that meet nobody
  *   p2p_pool.c   records and buffers
  *
  * A transfer is its owner's and may vanish at any time by ch_p2p_cancel(); what the protocol must remember
@@ -30,9 +31,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "kernel/kernel.h"
 #include "transport/frame.h"
 #include "transport/p2p.h"
 
@@ -85,6 +88,7 @@ struct in_state {
     struct ch_frame frame;
     size_t nframe;            /* bytes of it that are here */
     size_t left;              /* of the payload */
+    size_t fill;              /* bytes to come behind it */
     struct ch_transfer *into; /* where the payload goes; both NULL: nowhere */
     struct message *keep;
     size_t nkept; /* bytes of `keep` that are here */
@@ -95,6 +99,7 @@ struct out_state {
     struct ch_frame frame;
     size_t nframe;            /* bytes of it that went */
     size_t left;              /* of the payload */
+    size_t fill;              /* bytes to go behind it */
     struct ch_transfer *from; /* where the payload comes from, or whose OFFER it is */
     struct message *message;  /* OFFER's, TAKE's, ... */
     struct buffer *rest;      /* the payload of a transfer that was taken back half-way */
@@ -203,6 +208,24 @@ void ch_p2p_lose_peer_locked(struct ch_p2p *p2p, struct peer *peer);
 /* Take a transfer out of whatever it is in; its peer is told if it knows of it. */
 void ch_p2p_detach_locked(struct ch_p2p *p2p, struct ch_transfer *t);
 
+/* Give the lock back, ring, and make the calls that must not be made with it. */
+void ch_p2p_leave_slow(struct ch_p2p *p2p) CH_RELEASES(&p2p->lock);
+
+/* Not analysed: which of the two gives it back is no concern of the caller. */
+static inline void ch_p2p_leave(struct ch_p2p *p2p) CH_RELEASES(&p2p->lock) CH_NO_TSA
+{
+    bool rung = p2p->rung;
+
+    if (CH_UNLIKELY(!ch_list_empty(&p2p->callbacks) || !ch_list_empty(&p2p->refusals))) {
+        ch_p2p_leave_slow(p2p);
+        return;
+    }
+    p2p->rung = false;
+    ch_unlock(&p2p->lock);
+    if (rung)
+        ch_bell_after_store(&p2p->bell);
+}
+
 /* The next `nbytes` of a transfer's memory in at most `niov` pieces: how many pieces there are. */
 int ch_transfer_iov(const struct ch_transfer *t, size_t nbytes, struct iovec *iov, int niov);
 void ch_transfer_advance(struct ch_transfer *t, size_t nbytes);
@@ -232,10 +255,21 @@ void ch_match_drop(struct ch_p2p *p2p, struct message *message, enum ch_frame_re
 
 /* --- p2p_in.c, p2p_out.c --- */
 
+/* Of a small message: below this a call into the kernels costs more than it saves. */
+static inline void ch_p2p_copy(void *dst, const void *src, size_t nbytes)
+{
+    if (nbytes <= 256)
+        memcpy(dst, src, nbytes);
+    else
+        ch_copy(dst, src, nbytes);
+}
+
 /* The words for an eager message that was refused; `m` has what REFUSE said. */
 void ch_p2p_describe_refused(const struct message *m, const struct peer *peer, choir_error *out);
 
 /* Send a message whole and be done with it, if it can be now. False: nothing has happened. */
+bool ch_p2p_send_whole(struct ch_p2p *p2p, struct peer *peer, const struct ch_envelope *envelope,
+                       const void *data);
 bool ch_p2p_send_at_once(struct ch_p2p *p2p, struct peer *peer, struct ch_transfer *t);
 
 /* Whether there is a frame to be written: most looks find none. */

@@ -11,7 +11,7 @@
  * messages go and how long each is. Each rank starts all its sends and receives in an order of its own, keeping
  * only that of each pair and tag, moves things now and then, and waits for all in the end. What the k-th receive
  * of a pair and tag must hold follows from the plan; a receive from any source must hold the next message of the
- * source that it names. A last kind of message is taken back at random, by either side or both: it ends, and if
+ * source that it names. Some try the short way first. A last kind of message is taken back at random, by either side or both: it ends, and if
  * it arrived it is right.
  */
 enum { RANKS = 5, CONTEXTS = 2, TAGS = 3, ANY_TAG = TAGS, FICKLE_TAG = 1000, PER_LANE = 6 };
@@ -132,11 +132,28 @@ static void plan(struct rank *r, uint32_t rank)
 
 /* --- a rank ------------------------------------------------------------------------------------------- */
 
+/* The short way, if it can be gone: as good as the other. */
+static bool start_short(struct rank *r, struct item *it)
+{
+    struct ch_short s = { .envelope = { it->context, it->tag, it->tag + 1, it->nbytes },
+                          .data = it->data,
+                          .peer = (uint32_t)it->peer,
+                          .is_send = it->is_send };
+
+    if (it->peer == CH_P2P_ANY || ch_p2p_short(mesh.p2p[r->rank], &s, 1, (int)draw(r, 3)) == 0)
+        return false;
+    it->transfer.status = CHOIR_OK;
+    atomic_store(&it->transfer.done, 1);
+    return true;
+}
+
 static void start(struct rank *r, struct item *it)
 {
     struct ch_p2p *p2p = mesh.p2p[r->rank];
 
-    if (it->is_send)
+    if (draw(r, 2) == 0 && start_short(r, it))
+        ;
+    else if (it->is_send)
         ch_p2p_send(p2p, &it->transfer, (uint32_t)it->peer, it->context, it->tag, it->tag + 1,
                     it->iov, 3);
     else

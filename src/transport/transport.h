@@ -32,9 +32,6 @@ struct ch_transport_ops {
     choir_status (*send)(struct ch_stream *stream, const struct iovec *iov, int niov,
                          size_t *done_out);
 
-    /* Whether send() would now send as much as `nbytes` at once. */
-    bool (*fits)(struct ch_stream *stream, size_t nbytes);
-
     /* The same as send() for what has come. */
     choir_status (*recv)(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out);
 
@@ -42,6 +39,14 @@ struct ch_transport_ops {
     bool (*readable)(struct ch_stream *stream);
 
     void (*close)(struct ch_stream *stream);
+
+    /* Where the next `nbytes` are read from by the peer, to be written there and sent by commit(); NULL: there is no such
+     * place now. And where the next that have come are, until consume(); NULL: not all of them are in one place. All four
+     * are NULL if a transport has no memory that both sides see. */
+    void *(*reserve)(struct ch_stream *stream, size_t nbytes);
+    void (*commit)(struct ch_stream *stream, size_t nbytes);
+    const void *(*peek)(struct ch_stream *stream, size_t nbytes);
+    void (*consume)(struct ch_stream *stream, size_t nbytes);
 
     /* Remote memory access, where a transport has it: straight from or to the peer's memory. NULL: not
      * there, and bytes go through the stream. */

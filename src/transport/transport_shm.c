@@ -23,9 +23,27 @@ static choir_status ring_send(struct ch_stream *stream, const struct iovec *iov,
                               done_out);
 }
 
-static bool ring_fits(struct ch_stream *stream, size_t nbytes)
+static void *ring_reserve(struct ch_stream *stream, size_t nbytes)
 {
-    return ch_byte_ring_fits(&CH_CONTAINER(stream, struct ring_stream, stream)->out, nbytes);
+    return ch_byte_ring_reserve(&CH_CONTAINER(stream, struct ring_stream, stream)->out, nbytes);
+}
+
+static void ring_commit(struct ch_stream *stream, size_t nbytes)
+{
+    ch_byte_ring_commit(&CH_CONTAINER(stream, struct ring_stream, stream)->out, nbytes);
+}
+
+static const void *ring_peek(struct ch_stream *stream, size_t nbytes)
+{
+    return ch_byte_ring_peek(&CH_CONTAINER(stream, struct ring_stream, stream)->in, nbytes);
+}
+
+static void ring_consume(struct ch_stream *stream, size_t nbytes)
+{
+    struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
+
+    ch_byte_ring_consume(&s->in, nbytes);
+    stream->seen = s->in.mine;
 }
 
 static choir_status ring_recv(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out)
@@ -56,16 +74,19 @@ static void ring_close(struct ch_stream *stream)
 const struct ch_transport_ops ch_transport_shm = {
     .name = "shm",
     .send = ring_send,
-    .fits = ring_fits,
     .recv = ring_recv,
     .readable = ring_readable,
     .close = ring_close,
+    .reserve = ring_reserve,
+    .commit = ring_commit,
+    .peek = ring_peek,
+    .consume = ring_consume,
 };
 
+/* What we send to ourselves has to be read by p2p as well: nobody would tell it of what was put there behind its back. */
 const struct ch_transport_ops ch_transport_self = {
     .name = "self",
     .send = ring_send,
-    .fits = ring_fits,
     .recv = ring_recv,
     .readable = ring_readable,
     .close = ring_close,

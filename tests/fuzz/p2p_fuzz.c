@@ -59,6 +59,15 @@ static void drain(void)
     atomic_store(&out->taken, atomic_load(&out->written));
 }
 
+/* The short way meets the same bytes. */
+static void recv_short(struct ch_p2p *p2p)
+{
+    static unsigned char small[24];
+    struct ch_short s = { .envelope = { 1, 9, 5, sizeof(small) }, .data = small, .peer = 1 };
+
+    ch_p2p_short(p2p, &s, 1, 1);
+}
+
 /* Hand the bytes over as the peer's side of the ring would. */
 static void feed(struct ch_p2p *p2p, const unsigned char *data, size_t size, size_t pace)
 {
@@ -72,6 +81,7 @@ static void feed(struct ch_p2p *p2p, const unsigned char *data, size_t size, siz
             at += done;
         else if (!ch_p2p_progress(p2p))
             return; /* the peer was given up */
+        recv_short(p2p);
         ch_p2p_progress(p2p);
         drain();
     }

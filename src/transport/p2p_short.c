@@ -1,0 +1,131 @@
+/*
+ * p2p_short.c - small messages that meet nobody: sent to a peer with nothing before them, received as the next that
+ * comes from a peer, in a context and with a tag that nobody else waits for.
+ *
+ * Such a message needs no transfer, no message and no bucket: it is written where it is read from, and copied from
+ * there to where it goes. Whatever is not so is left to the ordinary way, which is right for everything; so nothing here
+ * fails.
+ */
+#include "transport/p2p_state.h"
+
+#include "base/arch.h"
+
+/* Before frames of credit are due that nobody asked for: see ch_p2p_wants_out(). */
+enum { OUT_NBYTES = 64 * 1024 };
+
+enum outcome { NOT_YET, TAKEN, NOT_SHORT };
+
+/* There is a way to it, through memory. */
+static bool is_open(const struct peer *peer)
+{
+    return peer->stream != NULL && peer->stream->ops->peek != NULL;
+}
+
+/* No receive before this one wants what comes, no message has come before for it, and no frame is half read. */
+static bool is_next(const struct ch_p2p *p2p, const struct peer *peer, const struct ch_envelope *e)
+{
+    uint32_t bucket = ch_bucket_of(e->context, e->tag);
+
+    return ch_list_empty(&p2p->posted[bucket]) && ch_list_empty(&p2p->kept[bucket]) &&
+           p2p->nholding == 0 && peer->in.nframe == 0;
+}
+
+/* Whether it is the message that is waited for, in every field: what is not is for dispatch() to judge. */
+static bool is_wanted(const struct ch_p2p *p2p, const struct peer *peer, const struct ch_frame *f,
+                      const struct ch_envelope *e)
+{
+    return f->kind == CH_FRAME_EAGER && f->context == e->context && f->tag == e->tag &&
+           f->check == e->check && f->nbytes == e->nbytes && f->total == e->nbytes &&
+           f->flags == 0 && f->zero == 0 && f->credit <= peer->used &&
+           ch_frame_charge(f->nbytes) <= p2p->kept_max - peer->kept;
+}
+
+static void account(struct ch_p2p *p2p, struct peer *peer, const struct ch_frame *f)
+{
+    uint32_t charge = ch_frame_charge(f->nbytes);
+    size_t budget = OUT_NBYTES;
+
+    peer->used -= f->credit;
+    peer->kept += charge;
+    peer->owed += charge;
+    if (CH_UNLIKELY(!ch_list_empty(&peer->held)))
+        ch_p2p_release_held(p2p, peer);
+    if (CH_UNLIKELY(ch_p2p_wants_out(p2p, peer)))
+        ch_p2p_pump_out(p2p, peer, &budget);
+}
+
+static enum outcome take_next(struct ch_p2p *p2p, struct peer *peer, const struct ch_envelope *e,
+                              void *data)
+{
+    struct ch_stream *stream = peer->stream;
+    size_t whole = sizeof(struct ch_frame) + e->nbytes + ch_frame_fill((uint32_t)e->nbytes);
+    const struct ch_frame *at;
+    struct ch_frame f;
+
+    if (!ch_stream_readable(stream))
+        return NOT_YET;
+    at = stream->ops->peek(stream, whole);
+    if (at == NULL)
+        return NOT_SHORT;
+    f = *at;
+    atomic_signal_fence(
+        memory_order_seq_cst); /* what was checked is what is used: it is a peer's memory */
+    if (!is_wanted(p2p, peer, &f, e))
+        return NOT_SHORT;
+    ch_p2p_copy(data, at + 1, e->nbytes);
+    stream->ops->consume(stream, whole);
+    account(p2p, peer, &f);
+    return TAKEN;
+}
+
+static bool send_short(struct ch_p2p *p2p, const struct ch_short *s)
+{
+    struct peer *peer = &p2p->peers[s->peer];
+
+    return s->envelope.nbytes <= CH_P2P_EAGER && is_open(peer) &&
+           ch_p2p_send_whole(p2p, peer, &s->envelope, s->data);
+}
+
+static bool recv_short(struct ch_p2p *p2p, const struct ch_short *s, int looks)
+{
+    struct peer *peer = &p2p->peers[s->peer];
+    enum outcome outcome;
+
+    if (s->envelope.nbytes > CH_P2P_EAGER || !is_open(peer) || !is_next(p2p, peer, &s->envelope))
+        return false;
+    do {
+        outcome = take_next(p2p, peer, &s->envelope, s->data);
+    } while (outcome == NOT_YET && --looks > 0);
+    return outcome == TAKEN;
+}
+
+/* Those that go one way, in order, up to the first that is not short: none may overtake it. */
+static size_t all_of(struct ch_p2p *p2p, struct ch_short *parts, size_t count, bool sends,
+                     int looks)
+{
+    size_t done = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].is_send != sends)
+            continue;
+        parts[i].done = sends ? send_short(p2p, &parts[i]) : recv_short(p2p, &parts[i], looks);
+        if (!parts[i].done)
+            break;
+        done++;
+    }
+    return done;
+}
+
+size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, int looks)
+{
+    const choir_error *record;
+    size_t done = 0;
+
+    ch_lock(&p2p->lock);
+    if (count > 0 && !ch_context_ended(p2p, parts[0].envelope.context, &record)) {
+        done = all_of(p2p, parts, count, true, 0);
+        done += all_of(p2p, parts, count, false, looks);
+    }
+    ch_p2p_leave(p2p);
+    return done;
+}

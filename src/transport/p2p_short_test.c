@@ -1,0 +1,203 @@
+/* p2p_short_test.c - the short way of small messages: when it is gone, and that it overtakes nobody. */
+#include "transport/mesh_test.h"
+
+#include "base/error.h"
+#include "transport/p2p_state.h"
+
+enum { ROOM = 16384, LOOKS = 3, CONTEXT = 7, TAG = 3, CHECK = 5 };
+
+static struct mesh mesh;
+static unsigned char out[2][CH_P2P_EAGER + 1], in[2][CH_P2P_EAGER + 1];
+static struct ch_transfer transfer;
+static struct iovec iov;
+
+static struct ch_short part(bool is_send, uint32_t peer, void *data, size_t nbytes)
+{
+    return (struct ch_short){
+        .envelope = { CONTEXT, TAG, CHECK, nbytes }, .data = data, .peer = peer, .is_send = is_send
+    };
+}
+
+static size_t run(uint32_t rank, struct ch_short *s)
+{
+    return ch_p2p_short(mesh.p2p[rank], s, 1, LOOKS);
+}
+
+static bool sent(size_t nbytes)
+{
+    struct ch_short s = part(true, 1, out[0], nbytes);
+
+    fill(out[0], nbytes, nbytes);
+    return run(0, &s) == 1 && s.done;
+}
+
+static bool got(size_t nbytes)
+{
+    struct ch_short s = part(false, 0, in[0], nbytes);
+
+    memset(in[0], 0, sizeof(in[0]));
+    if (run(1, &s) == 0) {
+        CHOIR_CHECK(!s.done);
+        return false;
+    }
+    check_filled(in[0], nbytes, nbytes);
+    return s.done;
+}
+
+/* The ordinary way, on rank 1. */
+static void receive(int peer, uint64_t tag, size_t nbytes)
+{
+    iov = (struct iovec){ in[1], nbytes };
+    memset(in[1], 0, sizeof(in[1]));
+    ch_p2p_recv(mesh.p2p[1], &transfer, peer, CONTEXT, tag, CHECK, &iov, 1);
+}
+
+static void check_received(size_t nbytes)
+{
+    mesh_settle(&mesh);
+    CHOIR_CHECK(is_done(&transfer));
+    CHOIR_CHECK_EQ(transfer.status, CHOIR_OK);
+    check_filled(in[1], nbytes, nbytes);
+}
+
+CHOIR_TEST(small_messages_go_the_short_way)
+{
+    static const size_t sizes[] = { 0, 1, 8, 63, 64, 65, 1000, 4097, CH_P2P_EAGER };
+
+    mesh_open(&mesh, 2, ROOM);
+    for (int lap = 0; lap < 20; lap++) {
+        for (size_t i = 0; i < CH_ARRAY_LEN(sizes); i++) {
+            CHOIR_ROW("lap %d, %zu bytes", lap, sizes[i]);
+            CHOIR_CHECK(!got(sizes[i])); /* nothing has come */
+            if (!sent(sizes[i])) {       /* round the end of the ring */
+                iov = (struct iovec){ out[0], sizes[i] };
+                ch_p2p_send(mesh.p2p[0], &transfer, 1, CONTEXT, TAG, CHECK, &iov, 1);
+                CHOIR_CHECK(is_done(&transfer));
+            }
+            if (!got(sizes[i])) {
+                receive(0, TAG, sizes[i]);
+                check_received(sizes[i]);
+            }
+        }
+    }
+    CHOIR_CHECK(!sent(CH_P2P_EAGER + 1));
+    CHOIR_CHECK(!got(CH_P2P_EAGER + 1));
+    mesh_close(&mesh);
+}
+
+/* Both directions in one call, whichever comes first in it. */
+CHOIR_TEST(a_send_goes_before_a_receive_looks)
+{
+    struct ch_short there[] = { part(false, 1, in[0], 8), part(true, 1, out[0], 8) };
+    struct ch_short back[] = { part(false, 0, in[1], 8), part(true, 0, out[1], 8) };
+
+    mesh_open(&mesh, 2, ROOM);
+    fill(out[0], 8, 1);
+    fill(out[1], 8, 2);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[0], there, 2, LOOKS), (size_t)1);
+    CHOIR_CHECK(!there[0].done && there[1].done);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], back, 2, LOOKS), (size_t)2);
+    check_filled(in[1], 8, 1);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[0], there, 1, LOOKS), (size_t)1);
+    check_filled(in[0], 8, 2);
+    mesh_close(&mesh);
+}
+
+CHOIR_TEST(it_overtakes_nobody)
+{
+    struct ch_short two[] = { part(true, 1, out[0], CH_P2P_EAGER + 1), part(true, 1, out[1], 8) };
+
+    mesh_open(&mesh, 3, ROOM);
+    CHOIR_ROW("a receive from any source is before it");
+    receive(CH_P2P_ANY, TAG, 8);
+    CHOIR_CHECK(sent(8));
+    CHOIR_CHECK(!got(8));
+    check_received(8);
+
+    CHOIR_ROW("a message that was kept is before it");
+    CHOIR_CHECK(sent(8));
+    mesh_settle(&mesh); /* kept */
+    CHOIR_CHECK(sent(9));
+    CHOIR_CHECK(!got(9));
+    receive(0, TAG, 8);
+    check_received(8);
+    receive(0, TAG, 9);
+    check_received(9);
+
+    CHOIR_ROW("a send that is not short is before it");
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[0], two, 2, LOOKS), (size_t)0);
+    CHOIR_CHECK(!two[0].done && !two[1].done);
+    mesh_close(&mesh);
+}
+
+CHOIR_TEST(what_is_not_wanted_is_left_alone)
+{
+    mesh_open(&mesh, 2, ROOM);
+    CHOIR_ROW("another tag");
+    CHOIR_CHECK(sent(8));
+    receive(0, TAG + 1, 8);
+    CHOIR_CHECK(!is_done(&transfer));
+    ch_p2p_cancel(mesh.p2p[1], &transfer, CHOIR_ERR_TIMEOUT);
+    receive(0, TAG, 8);
+    check_received(8);
+
+    CHOIR_ROW("another length is both sides' failure, told by the ordinary way");
+    CHOIR_CHECK(sent(8));
+    CHOIR_CHECK(!got(12));
+    receive(0, TAG, 12);
+    mesh_settle(&mesh);
+    CHOIR_CHECK_STATUS(transfer.status, CHOIR_ERR_INVALID);
+
+    CHOIR_ROW("a context that has ended");
+    ch_p2p_end_context(mesh.p2p[0], CONTEXT, NULL);
+    CHOIR_CHECK(!sent(8));
+
+    CHOIR_ROW("a peer that is lost");
+    ch_p2p_fail_peer(mesh.p2p[1], 0, &(choir_error){ .code = CHOIR_ERR_DEAD });
+    CHOIR_CHECK(!got(8));
+    mesh_close(&mesh);
+}
+
+/* Far more than may be kept: what was received is given back. */
+CHOIR_TEST(credit_comes_back)
+{
+    const size_t many = 4 * (CH_P2P_KEPT / ch_frame_charge(8));
+    size_t nshort = 0;
+
+    mesh_open(&mesh, 2, ROOM);
+    for (size_t i = 0; i < many; i++) {
+        CHOIR_CHECK(sent(8));
+        nshort += got(8);
+        if (i % 1024 == 0)
+            mesh_settle(&mesh); /* a frame that gives back is read by the sender */
+    }
+    CHOIR_CHECK_EQ(nshort, many);
+    mesh_close(&mesh);
+}
+
+/* A peer's memory may say anything: what is not right in every field is judged by the ordinary way. */
+CHOIR_TEST(a_broken_frame_is_not_short)
+{
+    struct ch_frame f = { .kind = CH_FRAME_EAGER,
+                          .nbytes = 8,
+                          .total = 8,
+                          .context = CONTEXT,
+                          .tag = TAG,
+                          .check = CHECK,
+                          .credit = 1 /* of nothing that was used */ };
+    struct ch_stream *raw;
+    size_t done;
+
+    mesh_open(&mesh, 2, ROOM);
+    CHOIR_CHECK_OK(ch_transport_shm_open(1, mesh.rings[0][1], mesh.rings[1][0], ROOM,
+                                         &mesh.waiters[1].bell, &raw));
+    CHOIR_CHECK_OK(raw->ops->send(raw, (struct iovec[]){ { &f, sizeof(f) }, { out[0], sizeof(f) } },
+                                  2, &done));
+    CHOIR_CHECK(!got(8));
+    receive(0, TAG, 8);
+    mesh_settle(&mesh);
+    CHOIR_CHECK_STATUS(transfer.status, CHOIR_ERR_PROTO);
+    CHOIR_CHECK_HAS(transfer.error.text, "gives back more than was used");
+    raw->ops->close(raw);
+    mesh_close(&mesh);
+}
