@@ -11,7 +11,7 @@ all: ## build the library, the command, tests and benchmarks
 run: all ## four ranks train a small network together
 	@build/bin/choir run -n 4 build/bin/examples/data_parallel
 
-bench: all ## Choir beside Open MPI, MPICH, gloo and the limit of memory: build/report.html, in five minutes
+bench: all ## Choir beside Open MPI, MPICH, gloo and the limit of memory: build/report.html, in five minutes; more in bench/README.md
 	@bench/compare all --quick
 
 test: ## install what the tests need (as root) and run them all
