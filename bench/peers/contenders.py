@@ -14,7 +14,7 @@ MISSING = {  # who may be missing, and how to get it
     "mpich": "install mpich and libmpich-dev (Debian), then make",
     "gloo": "install libgloo-dev and g++ (Debian), then make",
 }
-NAMES = ["choir", "openmpi", "mpich", "gloo", "limit"]
+NAMES = ["choir", "before", "openmpi", "mpich", "gloo", "limit"]
 START_SECONDS, BLOCK_SECONDS = 60, 120  # patience
 SLOWEST_ROUND_US = 3e6  # a contender that takes longer is left out of that size
 
@@ -101,7 +101,7 @@ def commands(name, build, nranks, folder, how):
     """What to start: one command, or one for each rank."""
     program = str(peers_folder(build) / name)
     crowded = nranks > processors()
-    if name == "choir":
+    if name in ("choir", "before"):
         return [[str(pathlib.Path(build).resolve() / "bin/choir"), "run", "-n", str(nranks), "--no-prefix", "--bind", "none", "--",
                  program, folder, how]]
     if name == "openmpi":
@@ -250,7 +250,7 @@ class Comparison:
         whole = {name: us for name, us in times.items() if len(us) == blocks}
         ours = whole.get("choir")
         ratio = {name: spread([a / b for a, b in zip(ours, us)]) for name, us in whole.items() if name != "choir"} if ours else {}
-        rivals = {name: statistics.median(whole[name]) for name in ratio if name != "limit"}
+        rivals = {name: statistics.median(whole[name]) for name in ratio if name not in ("limit", "before")}
         best = min(rivals, key=rivals.get) if rivals else None
         return {"op": op, "bytes": nbytes, "ranks": self.nranks, "fresh": fresh, "blocks": blocks,
                 "us": {name: spread(us) for name, us in whole.items()}, "ratio": ratio,

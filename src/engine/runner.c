@@ -66,11 +66,9 @@ static void note_through(struct ch_member *member, uint64_t flag)
 /* A peer that is under way is a moment behind: to look again at once is much cheaper than to go back to whoever
  * waits (base/wait.h), who looks at the clock and at everything else too. Not where ranks outnumber processors:
  * there the peer may be waiting for this very processor. */
-static uint64_t look_for_a_moment(const struct ch_channel *channel, _Atomic uint64_t *flag,
-                                  uint64_t value)
+static uint64_t look_for_a_moment(_Atomic uint64_t *flag, uint64_t value, uint32_t looks)
 {
     uint64_t seen;
-    uint32_t looks = channel->looks;
 
     /* Acquire, pairs with the release in raise_flag(). */
     while ((seen = atomic_load_explicit(flag, memory_order_acquire)) < value && looks-- > 0)
@@ -85,7 +83,8 @@ static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint
 {
     struct ch_member *member = &channel->members[who];
     struct ch_unit *unit = &member->control->units[run->round % 2];
-    uint64_t value = look_for_a_moment(channel, &unit->flag, ch_flag_value(run->round, flag));
+    uint64_t value = look_for_a_moment(&unit->flag, ch_flag_value(run->round, flag),
+                                       run->lingers ? channel->looks : 0);
 
     run->waits_for = (int)who;
     if (value < ch_flag_value(run->round, flag))
@@ -376,7 +375,7 @@ choir_status ch_run_begin(struct ch_channel *channel, const struct ch_op *op, st
     run->phase = CH_RUN_ENTERING;
     run->round = run->step = 0;
     run->vigil = (struct ch_vigil){ .begun = false };
-    run->moving = false;
+    run->moving = run->lingers = false;
     return ch_poisoned(channel);
 }
 
@@ -388,6 +387,10 @@ choir_status ch_run_step(struct ch_channel *channel, const struct ch_op *op, str
 
     if (rc != CHOIR_IN_PROGRESS) {
         ch_vigil_end(&run->vigil, channel);
+        return rc;
+    }
+    if (!run->lingers) {
+        run->lingers = true;
         return rc;
     }
     if (round != run->round || step != run->step)

@@ -3,7 +3,8 @@
  *
  *   ch_run_begin()   nothing but what it needs; nobody is told yet
  *   ch_run_step()    enter the operation when the descriptor's slot is free; choose the algorithm; then round
- *                    by round, step by step; CHOIR_IN_PROGRESS wherever it would have to wait
+ *                    by round, step by step; CHOIR_IN_PROGRESS wherever it would have to wait, the first time
+ *                    at once: the caller has something to do that need not be done before others can go on
  *   ch_run_end()     takes back transfers that are still under way
  *
  *   ENTERING --> [AGREEING, if lengths are not known to all] --> RUNNING --> DONE
@@ -39,6 +40,8 @@ struct ch_run {
 
     struct ch_vigil vigil;
 
+    bool
+        lingers; /* where it has to wait it looks again for a moment: not the first time, see ch_run_step() */
     bool moving; /* the two below were started for this step */
     struct ch_transfer out, in;
 };

@@ -66,11 +66,16 @@ static void set_time(struct direct_run *d, const choir_coll_opts *opts)
     op->until = ch_deadline_after(d->issued, op->timeout_ms);
 }
 
+/* Others wait for what the first step gives them: what they need not wait for comes after it, and while what
+ * they give is on its way. */
 static choir_status run(struct direct_run *d)
 {
     choir_group *group = d->group;
     choir_status rc = group->backend->step(group->backend_self, d->op, d->run);
 
+    d->flight = ch_flightlog_direct(group, d->op, false, d->issued);
+    if (rc == CHOIR_IN_PROGRESS)
+        rc = group->backend->step(group->backend_self, d->op, d->run);
     if (rc == CHOIR_IN_PROGRESS)
         rc = wait_for_it(d);
     group->backend->end(group->backend_self, d->op, d->run);
@@ -109,7 +114,6 @@ bool ch_direct_run(choir_group *group, struct ch_op *op, const char *name,
     set_time(&d, opts);
     /* Relaxed: who sees the number finds the token taken. */
     op->seq = atomic_fetch_add_explicit(&group->ncollectives, 1, memory_order_relaxed);
-    d.flight = ch_flightlog_direct(group, op, false, d.issued);
     *rc_out = run(&d);
     if (CH_UNLIKELY(*rc_out != CHOIR_OK))
         fail(&d);
