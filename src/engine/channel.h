@@ -82,8 +82,7 @@ struct ch_channel {
     struct ch_sched_cache *schedules;
     struct ch_plan plans[CH_PLANS_KEPT]; /* by their hash (plan.h) */
     struct ch_plan *last_plan;           /* the one asked for last; NULL: none yet */
-    uint64_t one_shot_max
-        [CH_NCOLLS]; /* what measured figures say (algo/tuned.h), once asked; 0: not asked */
+    uint64_t one_shot_max[CH_NCOLLS];    /* by measured figures (plan.c); 0: not asked yet */
     struct ch_agreement *agreement;
     char *scratch;
     size_t scratch_nbytes;

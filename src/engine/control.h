@@ -79,8 +79,8 @@ struct ch_control {
     _Atomic uint32_t closed;  /* the owner has left and reads nobody's blocks any more */
     _Atomic uint32_t
         gated; /* the owner waits for others to be through with a round: ring it then */
-    _Alignas(CH_CACHE_UNIT) _Atomic uint64_t
-        poison; /* whose channel it is, and who was first to fail it */
+    /* Whose channel it is, and who was first to fail it. */
+    _Alignas(CH_CACHE_UNIT) _Atomic uint64_t poison;
     _Alignas(CH_CACHE_UNIT) choir_error record;
 };
 _Static_assert(offsetof(struct ch_control, calls) == 256, "as in the table above");

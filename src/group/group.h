@@ -60,14 +60,12 @@ struct choir_group {
     _Atomic uint64_t nbatches; /* open ones: most calls need not look */
     /* Collectives that go through the queue, not done; written under the lock. Raised before ncollectives is. */
     _Atomic uint64_t nqueued;
-    _Atomic uint64_t
-        nnotes; /* posted to the thread that calls back, not yet run: part of the next */
     _Atomic uint64_t npending; /* issued, not done or with callbacks still to run */
+    _Atomic uint64_t nnotes; /* part of these: posted to the thread that calls back, not yet run */
     _Atomic int64_t timeout_ms;
 
-    _Atomic uintptr_t
-        batch_owner;     /* the thread that has `batch` open, and it alone uses it; 0: none */
-    struct batch *batch; /* made when first needed; stays */
+    _Atomic uintptr_t batch_owner; /* the thread that has the next one open; 0: none */
+    struct batch *batch;           /* its owner's alone; made when first needed, stays */
 
     bool failed;          /* under the lock, for backends that do not know it themselves */
     choir_error error;    /* the first failure; never changes */

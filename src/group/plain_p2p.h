@@ -5,29 +5,29 @@
  * batch of a few of them that nobody wants the handle of, needs no works, no list and no service thread: it runs
  * on its caller's thread, in records on its stack. All else goes the long way (call.h), which has the words for errors.
  */
-#ifndef CH_PLAIN_H
-#define CH_PLAIN_H
+#ifndef CH_PLAIN_P2P_H
+#define CH_PLAIN_P2P_H
 
 #include "backend/backend.h"
 #include "group/direct.h"
 
-/* Whether it is plain, and if so what it is. */
+/* Whether it is plain, and if so what it is. Not in a forked child, which must not get as far as the segments. */
 static inline bool ch_plain_is(const choir_group *group, choir_optype type, const choir_buf *buf,
                                int peer, int tag, const choir_coll_opts *opts,
-                               choir_work *const *work_out, struct ch_plain *out)
+                               choir_work *const *work_out, struct ch_plain *plain_out)
 {
     if (work_out != NULL || group == NULL || !group->direct || CH_UNLIKELY(ch_is_forked()) ||
         (opts != NULL && opts->size != sizeof(*opts)) ||
         atomic_load_explicit(&group->hooked, memory_order_relaxed) || !ch_direct_buf(buf) ||
         (unsigned)peer >= (unsigned)group->nranks || tag < 0)
         return false;
-    *out = (struct ch_plain){ .type = type,
-                              .dtype = buf->type,
-                              .data = buf->data,
-                              .count = buf->count,
-                              .peer = peer,
-                              .tag = tag,
-                              .timeout_ms = opts != NULL ? opts->timeout_ms : 0 };
+    *plain_out = (struct ch_plain){ .type = type,
+                                    .dtype = buf->type,
+                                    .data = buf->data,
+                                    .count = buf->count,
+                                    .peer = peer,
+                                    .tag = tag,
+                                    .timeout_ms = opts != NULL ? opts->timeout_ms : 0 };
     return true;
 }
 

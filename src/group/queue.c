@@ -1,12 +1,13 @@
 /*
  * queue.c - the run token at work: collectives in order, one at a time, by whoever is there to run them.
  *
- *   a synchronous call, nothing queued     takes the token and runs on its caller's thread, never in the list
+ *   a synchronous call, nothing queued     takes the token and runs on its caller's thread, never in the list; most
+ *                                          of these are not seen here at all (direct.h)
  *   a synchronous call behind others       in the list; its caller takes the token and runs all up to its own
  *   an asynchronous call                   in the list; run by whoever waits, else by the service thread (after
  *                                          a moment, attend.h); begun in its call if it is small
  *   sends and receives                     begun in their call; stepped by whoever waits for them, and by the
- *                                          service thread
+ *                                          service thread; those that are waited for at once: plain_p2p.h
  *
  * A thread that sleeps may hold the token: it is rung when its peers move on, and it runs whatever is in the
  * list, not only its own. It never keeps the token of an empty list. Who leaves with the token while others

@@ -4,8 +4,9 @@
  * Life of a slot; on each arrow, who takes it. A record is in the ring from ISSUED until another takes its slot.
  *
  *   any --[ch_flight_issue: took the turn]--> scheduled --[ch_flight_started]--> started
- *                                                 |                                 |
- *                                                 +---------[ch_flight_done]--------+--> over
+ *    |                                            |                                 |  |
+ *    |                                            +---------[ch_flight_done]--------+--+--> over
+ *    +--[ch_flight_start_plain: the same]-----------------------------------------> started
  */
 #include "trace/flight.h"
 
@@ -218,11 +219,18 @@ static void put_all_buffers(struct ch_flight_slot *slot, const struct ch_flight_
     put(slot, CH_FLIGHT_SHAPE_WORDS, (uint64_t)in | (uint64_t)out << 32);
 }
 
-static uint64_t bits_of(const struct ch_flight_info *info)
+static inline uint64_t bits_of(choir_optype op, choir_redop redop, bool is_p2p, bool reduces,
+                               bool has_root)
 {
-    return (uint64_t)(info->op & 0xff) | (uint64_t)(info->redop & 0xff) << 8 |
-           (info->is_p2p ? CH_FLIGHT_BIT_P2P : 0) | (info->reduces ? CH_FLIGHT_BIT_REDUCES : 0) |
-           (info->has_root ? CH_FLIGHT_BIT_ROOT : 0);
+    return (uint64_t)(op & 0xff) | (uint64_t)(redop & 0xff) << 8 |
+           (is_p2p ? CH_FLIGHT_BIT_P2P : 0) | (reduces ? CH_FLIGHT_BIT_REDUCES : 0) |
+           (has_root ? CH_FLIGHT_BIT_ROOT : 0);
+}
+
+static uint64_t in_state(uint64_t bits, enum ch_flight_state state)
+{
+    return (bits & ~(UINT64_C(3) << CH_FLIGHT_STATE_SHIFT)) | (uint64_t)state
+                                                                  << CH_FLIGHT_STATE_SHIFT;
 }
 
 static uint64_t capped(size_t n)
@@ -239,7 +247,8 @@ static void put_record(struct ch_flight_slot *slot, const struct ch_flight_group
                        const struct ch_flight_info *info, uint64_t now)
 {
     put(slot, CH_FLIGHT_GROUP, group->id);
-    put(slot, CH_FLIGHT_BITS, bits_of(info));
+    put(slot, CH_FLIGHT_BITS,
+        bits_of(info->op, info->redop, info->is_p2p, info->reduces, info->has_root));
     put(slot, CH_FLIGHT_PEER, with_peer(info->is_p2p ? info->peer : info->root, info->tag));
     put(slot, CH_FLIGHT_COLLECTIVE_SEQ, info->collective_seq);
     put(slot, CH_FLIGHT_P2P_SEQ, info->p2p_seq);
@@ -297,15 +306,11 @@ static uint64_t put_plain_buffers(struct ch_flight_slot *slot, const struct ch_f
 static void put_plain_record(struct ch_flight_slot *slot, const struct ch_flight_group *group,
                              const struct ch_flight_plain *op, uint64_t now, uint64_t done)
 {
-    uint64_t state = done == 0 ? (uint64_t)CH_FLIGHT_IS_STARTED << CH_FLIGHT_STATE_SHIFT
-                               : (uint64_t)CH_FLIGHT_IS_COMPLETED << CH_FLIGHT_STATE_SHIFT |
-                                     CH_FLIGHT_BIT_OVER;
-
     put(slot, CH_FLIGHT_GROUP, group->id);
     put(slot, CH_FLIGHT_BITS,
-        (uint64_t)(op->op & 0xff) | (uint64_t)(op->redop & 0xff) << 8 |
-            (op->is_p2p ? CH_FLIGHT_BIT_P2P : 0) | (op->reduces ? CH_FLIGHT_BIT_REDUCES : 0) |
-            (op->has_root ? CH_FLIGHT_BIT_ROOT : 0) | state);
+        in_state(bits_of(op->op, op->redop, op->is_p2p, op->reduces, op->has_root),
+                 done == 0 ? CH_FLIGHT_IS_STARTED : CH_FLIGHT_IS_COMPLETED) |
+            (done == 0 ? 0 : CH_FLIGHT_BIT_OVER));
     put(slot, CH_FLIGHT_PEER, with_peer(op->peer, op->tag));
     put(slot, CH_FLIGHT_COLLECTIVE_SEQ, op->collective_seq);
     put(slot, CH_FLIGHT_P2P_SEQ, op->p2p_seq);
@@ -357,9 +362,7 @@ void ch_flight_over_plain(struct ch_flight_group *group, const struct ch_flight_
 
 static void set_state(struct ch_flight_slot *slot, enum ch_flight_state state)
 {
-    uint64_t bits = get(slot, CH_FLIGHT_BITS) & ~(UINT64_C(3) << CH_FLIGHT_STATE_SHIFT);
-
-    put(slot, CH_FLIGHT_BITS, bits | (uint64_t)state << CH_FLIGHT_STATE_SHIFT);
+    put(slot, CH_FLIGHT_BITS, in_state(get(slot, CH_FLIGHT_BITS), state));
 }
 
 static bool is_p2p(const struct ch_flight_slot *slot)
