@@ -264,10 +264,8 @@ bool ch_plain_run(choir_group *group, struct ch_plain *parts, size_t count, choi
     const struct ch_backend_ops *backend = group->backend;
     uint64_t issued;
 
-    /* Collectives that are queued are for whoever waits: the long way runs them meanwhile. */
-    if (CH_UNLIKELY(ch_is_forked() || count > CH_PLAIN_MAX ||
-                    atomic_load_explicit(&group->nqueued, memory_order_relaxed) != 0 ||
-                    ch_group_check(group) != CHOIR_OK || !enter(group)))
+    ch_assert(count <= CH_PLAIN_MAX);
+    if (CH_UNLIKELY(ch_group_check(group) != CHOIR_OK || !enter(group)))
         return false;
     issued = ch_now_rough();
     if (backend->run_short != NULL &&
