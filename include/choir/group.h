@@ -96,7 +96,8 @@ CHOIR_API choir_status choir_group_find(const char *name, choir_group **group_ou
 /* Which rank of the first group (choir_init) a rank of this one is. */
 CHOIR_API int choir_group_global_rank(const choir_group *group, int rank);
 
-/* How many collectives, and sends and receives, were issued so far. */
+/* How many collectives, and sends and receives, were issued so far. Who calls a collective after it has seen another
+ * thread's counted comes behind it. */
 CHOIR_API uint64_t choir_group_collective_sequence(const choir_group *group);
 CHOIR_API uint64_t choir_group_p2p_sequence(const choir_group *group);
 
