@@ -21,6 +21,13 @@ struct job {
     int code; /* written by rank 0 alone */
 };
 
+/* The library's words if it was the library that failed; what fails here lacks nothing but memory. */
+static const char *why(choir_status rc)
+{
+    return choir_last_error_record()->code == rc ? choir_last_error()
+                                                 : "no memory for buffers of this size";
+}
+
 /* --- a rank ------------------------------------------------------------------------------------------ */
 
 static bool is_rank_0(choir_group *group)
@@ -161,20 +168,33 @@ static choir_status be_rank(choir_group *group, void *arg)
 
 /* --- ranks of a run ---------------------------------------------------------------------------------- */
 
-static int check_group(choir_group *group, const struct perf_options *o)
+/* What can be said when it is known how many ranks there are. 0, or EXIT_USAGE after a line, if it `speaks`. */
+static int check_ranks(const struct job *job, int nranks, bool speaks)
 {
-    int nranks = choir_group_size(group);
-    bool wrong_n = o->nranks > 0 && o->nranks != nranks;
+    const struct perf_options *o = job->options;
+    char algo[PERF_ALGO_MAX], line[512] = "";
 
-    if (!wrong_n && !(perf_op_has_root(o->op) && o->root >= nranks))
+    if (o->nranks > 0 && o->nranks != nranks)
+        snprintf(line, sizeof(line), "-n %d: the run that this is part of has %d ranks", o->nranks,
+                 nranks);
+    else if (perf_op_has_root(o->op) && o->root >= nranks)
+        snprintf(line, sizeof(line), "--root %d: there are %d ranks", o->root, nranks);
+    else if (o->algo != NULL &&
+             choir_perf_algo(o, nranks, job->processors, o->first, algo) != CHOIR_OK &&
+             choir_perf_algo(o, nranks, job->processors, o->last, algo) != CHOIR_OK)
+        snprintf(line, sizeof(line), "--algo %s: %s", o->algo, choir_last_error());
+    if (line[0] == '\0')
         return 0;
-    if (is_rank_0(group) && wrong_n)
-        choir_cmd_usage("perf", "-n %d: the run that this is part of has %d ranks", o->nranks,
-                        nranks);
-    else if (is_rank_0(group))
-        choir_cmd_usage("perf", "--root %d: there are %d ranks", o->root, nranks);
-    choir_barrier(group, NULL, NULL); /* who leaves first ends the run, and with it rank 0's word */
-    return EXIT_USAGE;
+    return speaks ? choir_cmd_usage("perf", "%s", line) : EXIT_USAGE;
+}
+
+static int check_group(const struct job *job, choir_group *group)
+{
+    int code = check_ranks(job, choir_group_size(group), is_rank_0(group));
+
+    if (code != 0)
+        choir_barrier(group, NULL, NULL); /* who leaves first ends the run, and rank 0's word */
+    return code;
 }
 
 static bool open_page(struct job *job)
@@ -196,14 +216,15 @@ static int run_as_rank(struct job *job)
         fprintf(stderr, "choir perf: %s\n", choir_last_error());
         return EXIT_FAILURE;
     }
-    code = check_group(group, job->options);
+    code = check_group(job, group);
     if (code == 0 && is_rank_0(group) && !open_page(job))
         code = EXIT_FAILURE;
-    if (code == 0 && be_rank(group, job) != CHOIR_OK) {
-        fprintf(stderr, "choir perf: rank %d: %s\n", choir_group_rank(group), choir_last_error());
-        code = EXIT_FAILURE;
-    } else if (code == 0) {
-        code = job->code;
+    if (code == 0) {
+        choir_status rc = be_rank(group, job);
+
+        code = rc == CHOIR_OK ? job->code : EXIT_FAILURE;
+        if (rc != CHOIR_OK)
+            fprintf(stderr, "choir perf: rank %d: %s\n", choir_group_rank(group), why(rc));
     }
     choir_group_destroy(group);
     return code;
@@ -213,13 +234,14 @@ static int run_as_rank(struct job *job)
 
 static int run_threads(struct job *job, int nranks)
 {
+    choir_status rc;
+
     if (!open_page(job))
         return EXIT_FAILURE;
-    if (choir_run_threads(nranks, be_rank, job) != CHOIR_OK) {
-        fprintf(stderr, "choir perf: %s\n", choir_last_error());
-        return EXIT_FAILURE;
-    }
-    return job->code;
+    rc = choir_run_threads(nranks, be_rank, job);
+    if (rc != CHOIR_OK)
+        fprintf(stderr, "choir perf: %s\n", why(rc));
+    return rc == CHOIR_OK ? job->code : EXIT_FAILURE;
 }
 
 int choir_cmd_perf(int argc, char **argv)
@@ -240,15 +262,9 @@ int choir_cmd_perf(int argc, char **argv)
     if (choir_perf_is_rank() && !options.threads)
         return run_as_rank(&job);
     nranks = options.nranks > 0 ? options.nranks : job.processors > 1 ? job.processors : 2;
-    if (perf_op_has_root(options.op) && options.root >= nranks)
-        return choir_cmd_usage("perf", "--root %d: there are %d ranks", options.root, nranks);
-    if (options.algo != NULL) {
-        char algo[PERF_ALGO_MAX];
-
-        if (choir_perf_algo(&options, nranks, job.processors, options.first, algo) != CHOIR_OK &&
-            choir_perf_algo(&options, nranks, job.processors, options.last, algo) != CHOIR_OK)
-            return choir_cmd_usage("perf", "--algo %s: %s", options.algo, choir_last_error());
-    }
+    code = check_ranks(&job, nranks, true);
+    if (code != 0)
+        return code;
     return options.threads ? run_threads(&job, nranks)
                            : choir_perf_start("perf", argc, argv, nranks);
 }

@@ -4,6 +4,8 @@
 #include "perf.h"
 #include "perf_values.h"
 
+#include <limits.h>
+
 struct testcase {
     choir_group *group;
     const struct perf_options *options;
@@ -20,11 +22,13 @@ struct testcase {
 
 /* --- values ---------------------------------------------------------------------------------------- */
 
-/* A whole number from 1 to 7 as the bits of a small float. */
+/* A whole number, from 1 to what is exact, as the bits of a small float. */
 static uint32_t small_float(int value, int mantissa_bits, int bias)
 {
-    int exponent = value >= 4 ? 2 : value >= 2 ? 1 : 0;
+    int exponent = 0;
 
+    while (value >> exponent > 1)
+        exponent++;
     return (uint32_t)(exponent + bias) << mantissa_bits | (uint32_t)(value - (1 << exponent))
                                                               << (mantissa_bits - exponent);
 }
@@ -35,10 +39,43 @@ static void put_bits(unsigned char *at, uint64_t bits, size_t size)
         at[i] = (unsigned char)(bits >> 8 * i); /* little-endian, as all that we run on */
 }
 
-static void put_element(unsigned char *at, choir_type type, int value)
+/* Up to which all whole numbers are values of the type, or wrap around as its sums do. */
+static int exact_most(choir_type type)
 {
-    double wide[2] = { value, 8 - value };
-    float narrow[2] = { (float)value, (float)(8 - value) };
+    switch (type) {
+    case CHOIR_F16:
+        return 1 << 11;
+    case CHOIR_BF16:
+        return 1 << 8;
+    case CHOIR_F8E4M3:
+        return 1 << 4;
+    case CHOIR_F8E5M2:
+        return 1 << 3;
+    case CHOIR_F32:
+    case CHOIR_COMPLEX64:
+        return 1 << 24;
+    case CHOIR_BOOL:
+        return 0;
+    case CHOIR_U8:
+    case CHOIR_I8:
+    case CHOIR_U16:
+    case CHOIR_I16:
+    case CHOIR_U32:
+    case CHOIR_I32:
+    case CHOIR_U64:
+    case CHOIR_I64:
+    case CHOIR_F64:
+    case CHOIR_COMPLEX128:
+        break;
+    }
+    return INT_MAX;
+}
+
+/* `other` is the imaginary part of those that have one. */
+static void put_element(unsigned char *at, choir_type type, int value, int other)
+{
+    double wide[2] = { value, other };
+    float narrow[2] = { (float)value, (float)other };
 
     switch (type) {
     case CHOIR_U8:
@@ -83,7 +120,19 @@ static double factor_of(int rank)
     return rank % 2 == 0 ? 0.5 : 1;
 }
 
-/* The reduction of the ranks' values, over one period: f32 sums by themselves, all else as the library does it locally. */
+/* A whole number is what it is, whoever adds. */
+static void add_tiles(struct testcase *c)
+{
+    for (size_t i = 0; i < PERF_TILE; i++) {
+        int sum = 0;
+
+        for (int rank = 0; rank < c->shape.nranks; rank++)
+            sum += perf_value(i + perf_shift(rank, 0));
+        put_element(c->result + i * c->size, c->options->type, sum, 8 * c->shape.nranks - sum);
+    }
+}
+
+/* The reduction of the ranks' values, over one period, as the library does it locally. */
 static choir_status reduce_tiles(struct testcase *c)
 {
     const struct perf_options *o = c->options;
@@ -116,15 +165,14 @@ static choir_status make_tiles(struct testcase *c)
         /* Powers of two: their products are exact, too. */
         if (o->redop == CHOIR_PRODUCT)
             value = 1 + value % 2;
-        put_element(c->tile + i * c->size, o->type, value);
+        put_element(c->tile + i * c->size, o->type, value, 8 - value);
     }
     if (!perf_op_reduces(o->op))
         return CHOIR_OK;
-    if (o->type == CHOIR_F32 && o->redop == CHOIR_SUM) {
-        perf_tile_f32_sum((float *)(void *)c->result, c->shape.nranks);
-        return CHOIR_OK;
-    }
-    return reduce_tiles(c);
+    if (o->redop != CHOIR_SUM || exact_most(o->type) < 7 * c->shape.nranks)
+        return reduce_tiles(c);
+    add_tiles(c);
+    return CHOIR_OK;
 }
 
 static void write_input(struct testcase *c, int round)

@@ -167,6 +167,8 @@ static int check(struct perf_options *o)
         o->op = PERF_ALLREDUCE; /* what the model is asked about first */
     if (o->op == PERF_NOPS)
         return choir_cmd_usage("perf", "an operation is missing");
+    if (o->machine != NULL && !o->explain_cost)
+        return choir_cmd_usage("perf", "--machine goes with --explain-cost");
     o->fresh = o->fresh || o->explain_cost; /* the model is of fresh inputs */
     if (o->last == 0)
         o->last = o->first > 64u << 20 ? o->first : 64u << 20;

@@ -9,13 +9,26 @@
 
 bool choir_perf_is_rank(void)
 {
-    static const char *const marks[] = { "CHOIR_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK" };
+    /* A batch script of Slurm has the first two of its three as well, and is no rank. */
+    static const char *const marks[][3] = { { "CHOIR_RANK", "CHOIR_SIZE", NULL },
+                                            { "RANK", "WORLD_SIZE", NULL },
+                                            { "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID" },
+                                            { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                              NULL },
+                                            { "PMI_RANK", "PMI_SIZE", NULL } };
 
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
-        if (getenv(marks[i]) != NULL)
+        bool all = true;
+
+        for (size_t k = 0; k < 3 && marks[i][k] != NULL; k++) {
+            const char *value = getenv(marks[i][k]);
+
+            all = all && value != NULL && value[0] != '\0';
+        }
+        if (all)
             return true;
     }
-    return getenv("RANK") != NULL && getenv("WORLD_SIZE") != NULL;
+    return false;
 }
 
 /* As if by hand: choir run -n N --no-prefix --no-fold --bind none -- choir perf ... The first word is our own: the

@@ -316,6 +316,17 @@ static int write_down(struct tuning *t, const char *path, bool show)
 
 /* --- all of it --------------------------------------------------------------------------------------- */
 
+/* Of a run that somebody else has started, with another number of ranks. */
+static int refuse(choir_group *group)
+{
+    if (choir_group_rank(group) == 0)
+        choir_cmd_usage("tune", "the run that this is part of has %d ranks, not %d",
+                        choir_group_size(group), NRANKS);
+    choir_barrier(group, NULL, NULL); /* who leaves first ends the run, and with it rank 0's word */
+    choir_group_destroy(group);
+    return EXIT_USAGE;
+}
+
 static int run_as_rank(const char *path, bool show, int processors)
 {
     static struct tuning t; /* too large for some stacks */
@@ -325,6 +336,8 @@ static int run_as_rank(const char *path, bool show, int processors)
     if (rc == CHOIR_OK) {
         t.processors = processors;
         choir_machine_init(&t.machine);
+        if (choir_group_size(t.group) != NRANKS)
+            return refuse(t.group);
         if (processors >= NRANKS)
             perf_bind(choir_group_local_rank(t.group));
         rc = measure_all(&t);

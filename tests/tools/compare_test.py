@@ -71,7 +71,8 @@ check(set(row.get("us", {})) == {"choir", "limit"} and row.get("best", 1) is Non
 
 # Called wrongly.
 for args, word in (([], "OP"), (["allredcue"], "allredcue"), (["allreduce", "--sizes", "8X"], "--sizes"), (["allreduce", "-n", "two"], "-n"),
-                   (["allreduce", "-n", "0"], "at least 1")):
+                   (["allreduce", "-n", "0"], "at least 1"), (["allreduce", "--sizes", "8:64:1"], "--sizes"), (["allreduce", "--sizes", "0"], "--sizes"),
+                   (["allreduce", "--sizes", ""], "--sizes"), (["allreduce", "-n", "2,4"], "one number of ranks"), (["allreduce", "--ms", "-1"], "--ms")):
     done = compare(*args)
     check(done.returncode == 2 and word in done.stderr and not done.stdout, args, done)
 done = compare("allreduce", "--with", "nccl")

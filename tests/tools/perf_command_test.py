@@ -62,7 +62,7 @@ for args, word in (([], "operation"), (["allredcue"], "allredcue"), (["allreduce
                    (["broadcast", "-n", "2", "--root", "2"], "2 ranks"), (["allreduce", "--memory", "pink"], "ordinary"),
                    (["allreduce", "--bind", "chair"], "chair"), (["allreduce", "-n", "2", "--algo", "rign"], "it has inline"),
                    (["sendrecv", "--inplace"], "one buffer"), (["sendrecv", "--algo", "ring"], "no algorithms"),
-                   (["allreduce", "--html", ""], '""')):
+                   (["allreduce", "--html", ""], '""'), (["allreduce", "--machine", "here"], "--explain-cost")):
     done = perf(*args)
     check(done.returncode == 2 and done.stderr.count("\n") == 1 and done.stdout == "" and word in done.stderr, args, done)
 done = perf("allreduce", "-n", 2, "-e", 8, "--html", "nowhere/x.html")
@@ -104,6 +104,23 @@ check(done.returncode == 0 and [r["ranks"] for r in rows(done)] == [3], done)
 done = subprocess.run([CHOIR, "run", "--no-prefix", "-n", "3", CHOIR, "perf", "allreduce", "-n", "2", "-e", "8"],
                       capture_output=True, text=True, env=ENV)
 check(done.returncode == 2 and "has 3 ranks" in done.stderr, done)
+for args, word in ((["allreduce", "--algo", "rign"], "it has inline"), (["gather", "--root", "2"], "2 ranks")):
+    done = subprocess.run([CHOIR, "run", "--no-prefix", "-n", "2", CHOIR, "perf", *args, "-e", "8"], capture_output=True, text=True, env=ENV)
+    check(done.returncode == 2 and word in done.stderr and not done.stdout, args, done)
+# Bound by the launcher, they know that they have a processor each.
+if len(os.sched_getaffinity(0)) > 1:
+    done = subprocess.run([CHOIR, "run", "--no-prefix", "-n", "2", CHOIR, "perf", "allreduce", "-b", "32K", "-e", "32K", "--json", *QUICK],
+                          capture_output=True, text=True, env=ENV)
+    row = rows(done)[-1]
+    check(row["machine"]["processors"] > 1 and row["bound"] and row["algo"] == measure("allreduce", "-n", 2, "-b", "32K", "-e", "32K")[0]["algo"], row)
+# A batch script of Slurm is no rank, a step is.
+for step, code in (({}, 0), ({"SLURM_STEP_ID": "0"}, 1)):
+    done = perf("allreduce", "-n", 2, "-e", 8, "--json", *QUICK,
+                env={**ENV, "SLURM_PROCID": "0", "SLURM_NTASKS": "2", **step})
+    check(done.returncode == code and (code == 0 or "Slurm" in done.stderr), step, done)
+# What there is no memory for is said, and nothing else.
+done = perf("allreduce", "-n", 2, "-b", "512T", "-e", "512T", *QUICK)
+check(done.returncode == 1 and "no memory" in done.stderr, done)
 
 # The table: heads as of nccl-tests, and as many rows as sizes.
 done = perf("allreduce", "-n", 2, "-e", "64", *QUICK)

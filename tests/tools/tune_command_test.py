@@ -28,6 +28,9 @@ for args, word in ((["--bogus"], "--bogus"), (["--output"], "needs a value")):
 done = choir("tune", env={k: v for k, v in ENV.items() if k not in ("HOME", "XDG_CONFIG_HOME")})
 check(done.returncode == 2 and "--output" in done.stderr, done)
 
+done = choir("run", "-n", 3, "--no-prefix", CHOIR, "tune", "--show")
+check(done.returncode == 2 and "3 ranks" in done.stderr and not done.stdout, done)
+
 # Without a file the model has figures of no machine in particular, and that is said once.
 done = choir("perf", "allreduce", "-n", 2, "-b", "64K", "-e", "64K", "--iters", 5, "--explain-cost", "--json")
 check(done.returncode == 0 and done.stderr.count("choir tune") == 1 and json.loads(done.stdout)["model_us"] > 0, done)
