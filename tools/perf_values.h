@@ -15,10 +15,14 @@
 
 enum { PERF_PERIOD = 1021, PERF_TILE = 2 * PERF_PERIOD };
 
-/* 1 to 7 */
+/* 1 to 7, without order: of two ranks' values, or of two positions', every pair is somewhere. */
 static inline int perf_value(size_t pos)
 {
-    return (int)((uint32_t)(pos % PERF_PERIOD) * UINT32_C(2654435761) >> 16) % 7 + 1;
+    uint32_t x = (uint32_t)(pos % PERF_PERIOD) + 1;
+
+    x = (x ^ x >> 16) * UINT32_C(0x7feb352d);
+    x = (x ^ x >> 15) * UINT32_C(0x846ca68b);
+    return (int)((x ^ x >> 16) % 7) + 1;
 }
 
 /* Rank and round shift the values along the buffer, independently of each other. Warm-up rounds are negative. */
