@@ -29,6 +29,7 @@
 /* Two writers never share a unit of this size. The adjacent-line prefetcher fetches lines in pairs,
  * so a single 64-byte line is not enough. */
 #define CH_CACHE_UNIT 128
+#define CH_CACHE_LINE 64 /* what moves as one */
 
 /* Clang's thread-safety analysis, which gcc does not know. In C it cannot name a lock that is a member
  * of the same struct: what a lock guards is said in a comment at the field. */

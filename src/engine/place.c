@@ -6,7 +6,6 @@
 #include "kernel/kernel.h"
 
 enum {
-    LINE = 64,
     /* Windows at least this long have shares of whole cache lines, so that two ranks never write to one. */
     LONG_WINDOW = 4096,
     /* Of schedules that need no stage: what a rank may have in scratch for all others together. */
@@ -56,7 +55,7 @@ static size_t window_of(const struct ch_run *run, uint32_t block)
 /* Where share `i` of `k` begins. It depends on i/k alone, so equal fractions are equal places. */
 static size_t share_start(size_t window, size_t size, uint32_t i, uint32_t k)
 {
-    size_t grain = window * size >= LONG_WINDOW ? LINE / size : 1;
+    size_t grain = window * size >= LONG_WINDOW ? CH_CACHE_LINE / size : 1;
 
     if (i == k)
         return window;
@@ -173,7 +172,7 @@ struct ch_place ch_place_in_round(const struct ch_channel *channel, const struct
 /* Whole cache lines if there is one. */
 static size_t whole_lines(size_t nbytes)
 {
-    return nbytes >= LINE ? nbytes / LINE * LINE : nbytes;
+    return nbytes >= CH_CACHE_LINE ? nbytes / CH_CACHE_LINE * CH_CACHE_LINE : nbytes;
 }
 
 bool ch_place_plan(const struct ch_channel *channel, struct ch_plan *plan)
@@ -184,6 +183,8 @@ bool ch_place_plan(const struct ch_channel *channel, struct ch_plan *plan)
     if (s->line_slots > 0) {
         plan->window = plan->key.longest;
         plan->line_slot = plan->key.longest * plan->size;
+        plan->line_goes_on = offsetof(struct ch_unit, line) + s->line_slots * plan->line_slot >
+                             CH_CACHE_LINE;
         return plan->key.longest == 0 || s->line_slots <= CH_LINE_NBYTES / plan->line_slot;
     }
     if (s->stage_slots > 0)
@@ -194,6 +195,7 @@ bool ch_place_plan(const struct ch_channel *channel, struct ch_plan *plan)
         return false;
     if (plan->key.longest < plan->window)
         plan->window = plan->key.longest;
-    plan->scratch_slot = (plan->window * plan->acc_size + LINE - 1) / LINE * LINE;
+    plan->scratch_slot = (plan->window * plan->acc_size + CH_CACHE_LINE - 1) / CH_CACHE_LINE *
+                         CH_CACHE_LINE;
     return true;
 }

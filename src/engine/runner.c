@@ -89,6 +89,8 @@ static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint
     run->waits_for = (int)who;
     if (value < ch_flag_value(run->round, flag))
         return CHOIR_IN_PROGRESS;
+    if (run->plan->line_goes_on)
+        __builtin_prefetch((const char *)unit + CH_CACHE_LINE);
     note_through(member, value);
     if (run->round == run->first_round &&
         CH_UNLIKELY(atomic_load_explicit(&unit->check, memory_order_relaxed) != run->check) &&
