@@ -29,7 +29,8 @@
 #include "transport/transport.h"
 
 enum {
-    CH_P2P_EAGER = 8 * 1024,
+    CH_P2P_EAGER = 64 * 1024,
+    CH_P2P_PIECE = 32 * 1024, /* of a large one */
     CH_P2P_KEPT = 16 * 1024 * 1024,
     CH_P2P_ANY = -1, /* from whoever comes first */
 };

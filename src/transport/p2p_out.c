@@ -13,6 +13,11 @@
 
 enum { PIECES = 8 };
 
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 /* --- what a send may use ------------------------------------------------------------------------------ */
 
 static bool eager_fits(const struct ch_p2p *p2p, const struct peer *peer, size_t nbytes)
@@ -337,7 +342,7 @@ static bool next_piece(struct peer *peer)
     if (link == NULL)
         return false;
     t = CH_CONTAINER(link, struct ch_transfer, link);
-    n = t->nbytes - t->moved < CH_P2P_EAGER ? t->nbytes - t->moved : CH_P2P_EAGER;
+    n = smaller(t->nbytes - t->moved, CH_P2P_PIECE);
     f = begin(peer, CH_FRAME_DATA);
     f->nbytes = (uint32_t)n;
     f->total = t->moved;
@@ -519,11 +524,6 @@ static int pieces_of(struct out_state *out, struct iovec *iov)
     if (out->fill > 0 && n < room) /* all of the payload is there: it ends in one of its pieces */
         iov[n++] = (struct iovec){ (void *)(uintptr_t)nothing, out->fill };
     return n;
-}
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 static void advance(struct out_state *out, size_t done)

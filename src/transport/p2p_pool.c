@@ -10,7 +10,11 @@
 
 #include "base/mem.h"
 
-enum { BUFFERS_KEPT = 64, SLOTS_FIRST = 64 };
+enum {
+    BUFFERS_KEPT = 64, /* of each size, and no more than so many bytes of them */
+    BUFFERS_KEPT_NBYTES = 512 * 1024,
+    SLOTS_FIRST = 64,
+};
 
 static bool grow_slots(struct ch_p2p *p2p)
 {
@@ -117,7 +121,8 @@ void ch_buffer_free(struct ch_p2p *p2p, struct buffer *buffer)
 {
     int class = class_of(buffer->room);
 
-    if (p2p->nfree_buffers[class] == BUFFERS_KEPT) {
+    if (p2p->nfree_buffers[class] == BUFFERS_KEPT ||
+        (p2p->nfree_buffers[class] + 1) * buffer->room > BUFFERS_KEPT_NBYTES) {
         ch_free(buffer);
         return;
     }

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "transport/p2p_state.h"
 
-enum { ROOM = 16384, LOOKS = 3, CONTEXT = 7, TAG = 3, CHECK = 5 };
+enum { ROOM = 4 * CH_P2P_EAGER, LOOKS = 3, CONTEXT = 7, TAG = 3, CHECK = 5 };
 
 static struct mesh mesh;
 static unsigned char out[2][CH_P2P_EAGER + 1], in[2][CH_P2P_EAGER + 1];

@@ -140,7 +140,7 @@ struct peer {
 _Static_assert(offsetof(struct peer, out) + offsetof(struct out_state, busy) < 128,
                "a look in vain is at two lines");
 
-enum { NBUCKETS = 256, NGONE = 1024, BUFFER_CLASSES = 8 };
+enum { NBUCKETS = 256, NGONE = 1024, BUFFER_CLASSES = 11 };
 _Static_assert(CH_FRAME_BUFFER_MIN << (BUFFER_CLASSES - 1) == CH_P2P_EAGER,
                "a class for each power");
 _Static_assert(sizeof(struct message) + sizeof(struct buffer) <= CH_FRAME_CHARGE, "it covers them");
