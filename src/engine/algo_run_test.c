@@ -393,6 +393,36 @@ CHOIR_TEST(little_stage_is_for_little)
     team_end(&team);
 }
 
+/* Who waits for a long operation is told whenever it got on, so that each of its waits is one of its own. */
+CHOIR_TEST(getting_on_is_told)
+{
+    struct team team;
+    struct ch_op ops[2];
+    struct ch_run runs[2];
+    uint64_t moves = 0;
+
+    team_start(&team, 2);
+    team_channel(&team, 4096);
+    for (int i = 0; i < 2; i++) {
+        ops[i] = (struct ch_op){ .type = CHOIR_OP_BARRIER, .coll = CH_BARRIER, .dtype = CHOIR_U8 };
+        ops[i].until = team_patience();
+        CHOIR_CHECK_OK(ch_run_begin(team.mates[i].channel, &ops[i], &runs[i]));
+    }
+    for (int turn = 0; turn < 3; turn++) {
+        CHOIR_CHECK_STATUS(ch_run_step(team.mates[0].channel, &ops[0], &runs[0]),
+                           CHOIR_IN_PROGRESS);
+        if (turn == 0)
+            moves = ops[0].moves; /* it has entered, and posted */
+        CHOIR_CHECK_LE(1u, ops[0].moves);
+        CHOIR_CHECK_EQ(ops[0].moves, moves); /* alone it does not get on */
+    }
+    CHOIR_CHECK_OK(ch_run_step(team.mates[1].channel, &ops[1], &runs[1]));
+    CHOIR_CHECK_OK(ch_run_step(team.mates[0].channel, &ops[0], &runs[0]));
+    for (int i = 0; i < 2; i++)
+        ch_run_end(team.mates[i].channel, &runs[i]);
+    team_end(&team);
+}
+
 static void run_tiny(struct team *team, struct job *job, enum ch_coll coll, uint32_t root)
 {
     job->coll = coll;

@@ -48,7 +48,7 @@ struct ch_op {
     const char *algo; /* asked for by name; NULL: chosen */
 
     int peer, tag;  /* sends and receives; peer -1: any */
-    uint64_t moves; /* of a send or receive: grows with the steps in which bytes moved */
+    uint64_t moves; /* grows whenever it got on: who waits then begins to wait anew */
 
     uint64_t seq; /* of the group's collectives, or of its sends and receives */
     ch_deadline until;

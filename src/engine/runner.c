@@ -203,7 +203,7 @@ static choir_status move_messages(struct ch_channel *channel, struct ch_run *run
     if (!run->moving)
         start_transfers(channel, run, step);
     if (!is_done(&run->in) || !is_done(&run->out))
-        ch_p2p_progress(channel->rank->p2p);
+        run->got_on |= ch_p2p_progress(channel->rank->p2p) != 0;
     if (is_done(&run->in) && run->in.status != CHOIR_OK)
         return transfer_failed(channel, &run->in);
     if (is_done(&run->out) && run->out.status != CHOIR_OK)
@@ -377,11 +377,11 @@ choir_status ch_run_begin(struct ch_channel *channel, const struct ch_op *op, st
     run->phase = CH_RUN_ENTERING;
     run->round = run->step = 0;
     run->vigil = (struct ch_vigil){ .begun = false };
-    run->moving = run->lingers = false;
+    run->moving = run->got_on = run->lingers = false;
     return ch_poisoned(channel);
 }
 
-choir_status ch_run_step(struct ch_channel *channel, const struct ch_op *op, struct ch_run *run)
+choir_status ch_run_step(struct ch_channel *channel, struct ch_op *op, struct ch_run *run)
 {
     uint64_t round = run->round;
     uint32_t step = run->step;
@@ -391,6 +391,9 @@ choir_status ch_run_step(struct ch_channel *channel, const struct ch_op *op, str
         ch_vigil_end(&run->vigil, channel);
         return rc;
     }
+    if (round != run->round || step != run->step || run->got_on)
+        op->moves++;
+    run->got_on = false;
     if (!run->lingers) {
         run->lingers = true;
         return rc;

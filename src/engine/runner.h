@@ -42,13 +42,14 @@ struct ch_run {
 
     bool
         lingers; /* where it has to wait it looks again for a moment: not the first time, see ch_run_step() */
+    bool got_on; /* bytes of a message have moved */
     bool moving; /* the two below were started for this step */
     struct ch_transfer out, in;
 };
 
 /* begin() sets `run` up. */
 choir_status ch_run_begin(struct ch_channel *channel, const struct ch_op *op, struct ch_run *run);
-choir_status ch_run_step(struct ch_channel *channel, const struct ch_op *op, struct ch_run *run);
+choir_status ch_run_step(struct ch_channel *channel, struct ch_op *op, struct ch_run *run);
 void ch_run_end(struct ch_channel *channel, struct ch_run *run);
 
 #endif

@@ -22,12 +22,20 @@ struct direct_run {
     _Alignas(64) char run[CH_BACKEND_RUN_MAX]; /* begin() sets it up */
 };
 
-static bool advance(void *arg)
+static bool advance(struct direct_run *d)
 {
-    struct direct_run *d = arg;
-
     d->rc = d->group->backend->step(d->group->backend_self, d->op, d->run);
     return d->rc != CHOIR_IN_PROGRESS;
+}
+
+/* What is waited for is the next step, not the last one: a wait of its own for each, or all ranks would sleep between the
+ * steps of a long operation. */
+static bool get_on(void *arg)
+{
+    struct direct_run *d = arg;
+    uint64_t before = d->op->moves;
+
+    return advance(d) || d->op->moves != before;
 }
 
 /* Its time is up: the backend knows best what was missing. */
@@ -41,13 +49,16 @@ static choir_status expire(struct direct_run *d)
 static CH_NOINLINE choir_status wait_for_it(struct direct_run *d)
 {
     struct ch_wait wait = { .waiter = d->group->context->waiter,
-                            .ready = advance,
+                            .ready = get_on,
                             .arg = d,
                             .looked = true,
                             .until = d->op->until,
                             .what = d->name };
-    choir_status rc = ch_wait(&wait);
+    choir_status rc;
 
+    do {
+        rc = ch_wait(&wait);
+    } while (rc == CHOIR_OK && d->rc == CHOIR_IN_PROGRESS);
     if (rc == CHOIR_OK)
         return d->rc;
     return rc == CHOIR_ERR_TIMEOUT ? expire(d) : rc;

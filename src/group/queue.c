@@ -433,8 +433,10 @@ static bool advance(void *arg)
 {
     struct advance *a = arg;
 
+    uint64_t before = a->call->op.moves;
+
     a->rc = ch_call_advance(a->call);
-    return a->rc != CHOIR_IN_PROGRESS;
+    return a->rc != CHOIR_IN_PROGRESS || a->call->op.moves != before;
 }
 
 /* Run it to the end on this thread, which nobody else does. */
@@ -444,13 +446,16 @@ static choir_status run_here(struct ch_call *call)
     struct ch_wait wait = { .waiter = call->group->context->waiter,
                             .ready = advance,
                             .arg = &a,
+                            .looked = true,
                             .until = call->op.until,
                             .what = call->name };
     choir_status rc;
 
     if (a.rc != CHOIR_IN_PROGRESS)
         return a.rc;
-    rc = ch_wait(&wait);
+    do { /* a wait for each step (direct.c) */
+        rc = ch_wait(&wait);
+    } while (rc == CHOIR_OK && a.rc == CHOIR_IN_PROGRESS);
     if (rc == CHOIR_OK)
         return a.rc;
     return rc == CHOIR_ERR_TIMEOUT ? expire(call) : rc;
