@@ -35,4 +35,29 @@ bool choir_cmd_size(const char *text, size_t *out);
 bool choir_cmd_type(const char *text, choir_type *out);
 bool choir_cmd_redop(const char *text, choir_redop *out);
 
+/* --- commands about one operation (operation_line.c) ----------------------------------------------- */
+
+/* COMMAND OPERATION [options] */
+struct choir_cmd_line {
+    const char *command;
+    void *request; /* what the two below fill in */
+    /* False if it is none. */
+    bool (*take_switch)(const char *name, void *request);
+    /* False with *known_out if the value, which may be NULL, makes no sense; else if it is none. */
+    bool (*take_value)(const char *name, const char *value, void *request, bool *known_out);
+    const char *operation; /* what it was */
+    bool helped;           /* --help was there, and nothing else was looked at */
+};
+
+/* 0, or EXIT_USAGE after one line. Strings stay where they are in argv. */
+int choir_cmd_parse(struct choir_cmd_line *line, int argc, char **argv);
+
+/* Say in one line what the library said last; returns the exit code. */
+int choir_cmd_failed(const char *command);
+
+/* A file to write; "-" is standard output. NULL after a line if it cannot be opened. */
+FILE *choir_cmd_create(const char *command, const char *path);
+/* 0, or EXIT_FAILURE after a line if not all was written. */
+int choir_cmd_close(const char *command, const char *path, FILE *file);
+
 #endif

@@ -3,7 +3,6 @@
  */
 #include "commands.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include <choir/choir.h>
 
 struct request {
-    const char *operation, *svg;
+    const char *svg;
     int nranks;
     size_t nbytes;
     choir_explain_opts opts;
@@ -44,8 +43,10 @@ static bool parse_rank(const char *text, struct request *r)
 }
 
 /* Options with a value. False with *known_out if the value makes no sense. */
-static bool parse_valued(const char *name, const char *value, struct request *r, bool *known_out)
+static bool take_value(const char *name, const char *value, void *request, bool *known_out)
 {
+    struct request *r = request;
+
     *known_out = true;
     if (strcmp(name, "--ranks") == 0)
         return value != NULL && choir_cmd_number(value, 1, &r->nranks);
@@ -67,8 +68,10 @@ static bool parse_valued(const char *name, const char *value, struct request *r,
     return false;
 }
 
-static bool parse_switch(const char *name, struct request *r)
+static bool take_switch(const char *name, void *request)
 {
+    struct request *r = request;
+
     if (strcmp(name, "--in-place") == 0)
         return r->opts.in_place = true;
     if (strcmp(name, "--apart") == 0)
@@ -76,84 +79,38 @@ static bool parse_switch(const char *name, struct request *r)
     return false;
 }
 
-/* 0, or the exit code for a line that is wrong. */
-static int parse(int argc, char **argv, struct request *r)
-{
-    for (int i = 1; i < argc; i++) {
-        bool known;
-
-        if (argv[i][0] != '-' && r->operation == NULL) {
-            r->operation = argv[i];
-        } else if (argv[i][0] != '-') {
-            return choir_cmd_usage("explain", "one operation, not also \"%s\"", argv[i]);
-        } else if (!parse_switch(argv[i], r)) {
-            if (!parse_valued(argv[i], argv[i + 1], r, &known)) {
-                if (!known)
-                    return choir_cmd_usage("explain", "\"%s\" is not an option", argv[i]);
-                if (argv[i + 1] == NULL)
-                    return choir_cmd_usage("explain", "%s needs a value", argv[i]);
-                return choir_cmd_usage("explain", "%s cannot be \"%s\"", argv[i], argv[i + 1]);
-            }
-            i++;
-        }
-    }
-    if (r->operation == NULL)
-        return choir_cmd_usage("explain", "an operation is missing");
-    return 0;
-}
-
-/* --- output ---------------------------------------------------------------------------------------- */
-
-static int failed(void)
-{
-    bool usage = choir_last_error_record()->code == CHOIR_ERR_INVALID;
-
-    fprintf(stderr, "choir %s\n", choir_last_error());
-    return usage ? EXIT_USAGE : EXIT_FAILURE;
-}
-
-static int write_file(const char *path, const choir_blob *blob)
-{
-    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
-    bool good;
-
-    if (file == NULL) {
-        fprintf(stderr, "choir explain: %s: %s\n", path, strerror(errno));
-        return EXIT_FAILURE;
-    }
-    good = fwrite(blob->data, 1, blob->nbytes, file) == blob->nbytes;
-    if (file != stdout)
-        good = fclose(file) == 0 && good;
-    if (!good)
-        fprintf(stderr, "choir explain: %s: %s\n", path, strerror(errno));
-    return good ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+/* --- the command ------------------------------------------------------------------------------------- */
 
 int choir_cmd_explain(int argc, char **argv)
 {
     struct request r = { .nranks = 4,
                          .nbytes = 1 << 20,
                          .opts = { .size = sizeof(r.opts), .type = CHOIR_F32 } };
+    struct choir_cmd_line line = {
+        .command = "explain", .request = &r, .take_switch = take_switch, .take_value = take_value
+    };
+    const char *path;
     choir_blob blob = { 0 };
-    int code;
+    choir_status rc;
+    FILE *file;
+    int code = choir_cmd_parse(&line, argc, argv);
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            help();
-            return EXIT_SUCCESS;
-        }
-    }
-    code = parse(argc, argv, &r);
     if (code != 0)
         return code;
-    if (r.svg != NULL) {
-        if (choir_explain_svg(r.operation, r.nranks, r.nbytes, &r.opts, &blob) != CHOIR_OK)
-            return failed();
-        code = write_file(r.svg, &blob);
-    } else {
-        if (choir_explain(r.operation, r.nranks, r.nbytes, &r.opts, &blob) != CHOIR_OK)
-            return failed();
-        code = write_file("-", &blob);
+    if (line.helped) {
+        help();
+        return EXIT_SUCCESS;
+    }
+    path = r.svg != NULL ? r.svg : "-";
+    rc = r.svg != NULL ? choir_explain_svg(line.operation, r.nranks, r.nbytes, &r.opts, &blob)
+                       : choir_explain(line.operation, r.nranks, r.nbytes, &r.opts, &blob);
+    if (rc != CHOIR_OK)
+        return choir_cmd_failed("explain");
+    file = choir_cmd_create("explain", path);
+    code = EXIT_FAILURE;
+    if (file != NULL) {
+        fwrite(blob.data, 1, blob.nbytes, file);
+        code = choir_cmd_close("explain", path, file);
     }
     choir_blob_free(&blob);
     return code;

@@ -3,7 +3,6 @@
  */
 #include "commands.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +44,10 @@ static void help(void)
 
 /* --- the command line -------------------------------------------------------------------------------- */
 
-static bool take_value(const char *name, const char *value, struct request *r, bool *known)
+static bool take_value(const char *name, const char *value, void *request, bool *known)
 {
+    struct request *r = request;
+
     *known = true;
     if (strcmp(name, "--ranks") == 0)
         return value != NULL && choir_cmd_number(value, 2, &r->nranks) && r->nranks <= RANKS_MOST;
@@ -64,30 +65,11 @@ static bool take_value(const char *name, const char *value, struct request *r, b
     return false;
 }
 
-static int parse(int argc, char **argv, struct request *r)
+static bool take_switch(const char *name, void *request)
 {
-    for (int i = 1; i < argc; i++) {
-        bool known;
+    struct request *r = request;
 
-        if (argv[i][0] != '-' && r->operation == NULL) {
-            r->operation = argv[i];
-        } else if (argv[i][0] != '-') {
-            return choir_cmd_usage("simulate", "one operation, not also \"%s\"", argv[i]);
-        } else if (strcmp(argv[i], "--json") == 0) {
-            r->json = true;
-        } else if (take_value(argv[i], argv[i + 1], r, &known)) {
-            i++;
-        } else if (!known) {
-            return choir_cmd_usage("simulate", "there is no option \"%s\"", argv[i]);
-        } else if (argv[i + 1] == NULL) {
-            return choir_cmd_usage("simulate", "%s needs a value", argv[i]);
-        } else {
-            return choir_cmd_usage("simulate", "%s cannot be \"%s\"", argv[i], argv[i + 1]);
-        }
-    }
-    if (r->operation == NULL)
-        return choir_cmd_usage("simulate", "an operation is missing");
-    return 0;
+    return strcmp(name, "--json") == 0 && (r->json = true);
 }
 
 /* --- words ------------------------------------------------------------------------------------------- */
@@ -245,17 +227,14 @@ static void draw_curve(const struct drawing *d, const struct answer *answers, in
 
 static int draw(const struct request *r, const struct answer *answers, int count)
 {
-    struct drawing d = { .file = strcmp(r->svg, "-") == 0 ? stdout : fopen(r->svg, "we"),
+    struct drawing d = { .file = choir_cmd_create("simulate", r->svg),
                          .x0 = 1,
                          .x1 = log2(answers[count - 1].nranks),
                          .y0 = 12,
                          .y1 = -12 };
-    bool good;
 
-    if (d.file == NULL) {
-        fprintf(stderr, "choir simulate: %s: %s\n", r->svg, strerror(errno));
+    if (d.file == NULL)
         return EXIT_FAILURE;
-    }
     for (int k = 0; k < count; k++) {
         for (int row = -1; row < (int)answers[k].nrows; row++) {
             double us = time_of(&answers[k], row);
@@ -271,23 +250,10 @@ static int draw(const struct request *r, const struct answer *answers, int count
     for (int row = -1; row < (int)answers[0].nrows; row++)
         draw_curve(&d, answers, count, row);
     fprintf(d.file, "</svg>\n");
-    good = ferror(d.file) == 0;
-    if (d.file != stdout)
-        good = fclose(d.file) == 0 && good;
-    if (!good)
-        fprintf(stderr, "choir simulate: %s: %s\n", r->svg, strerror(errno));
-    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+    return choir_cmd_close("simulate", r->svg, d.file);
 }
 
 /* --- all of it --------------------------------------------------------------------------------------- */
-
-static int failed(void)
-{
-    bool usage = choir_last_error_record()->code == CHOIR_ERR_INVALID;
-
-    fprintf(stderr, "choir simulate: %s\n", choir_last_error());
-    return usage ? EXIT_USAGE : EXIT_FAILURE;
-}
 
 /* 2, 4, 8, ... and the number asked for. */
 static int simulate_all(const struct request *r, const choir_machine *m, struct answer *answers,
@@ -303,7 +269,7 @@ static int simulate_all(const struct request *r, const choir_machine *m, struct 
         opts.root = opts.root < n ? opts.root : 0;
         if (choir_simulate(r->operation, n, r->nbytes, m, &opts, a->rows, &a->nrows, &a->bound) !=
             CHOIR_OK)
-            return failed();
+            return choir_cmd_failed("simulate");
         if (n == r->nranks)
             break;
         n = n * 2 < r->nranks ? n * 2 : r->nranks;
@@ -320,7 +286,7 @@ static int answer(const struct request *r)
 
     choir_machine_init(&machine);
     if (r->machine != NULL && choir_machine_load(r->machine, &machine) != CHOIR_OK)
-        return failed();
+        return choir_cmd_failed("simulate");
     if (r->opts.root >= r->nranks)
         return choir_cmd_usage("simulate", "--root %d: there are %d ranks", r->opts.root,
                                r->nranks);
@@ -345,14 +311,17 @@ int choir_cmd_simulate(int argc, char **argv)
     struct request r = { .nranks = 1024,
                          .nbytes = 1 << 20,
                          .opts = { .size = sizeof(r.opts), .type = CHOIR_F32 } };
-    int code;
+    struct choir_cmd_line line = {
+        .command = "simulate", .request = &r, .take_switch = take_switch, .take_value = take_value
+    };
+    int code = choir_cmd_parse(&line, argc, argv);
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            help();
-            return EXIT_SUCCESS;
-        }
+    if (code != 0)
+        return code;
+    if (line.helped) {
+        help();
+        return EXIT_SUCCESS;
     }
-    code = parse(argc, argv, &r);
-    return code != 0 ? code : answer(&r);
+    r.operation = line.operation;
+    return answer(&r);
 }
