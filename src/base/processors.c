@@ -127,16 +127,20 @@ int ch_cgroup_quota(const char *membership, const char *mount)
     return best;
 }
 
+/* 8192 processors; a kernel with room for more says EINVAL. */
+enum { SETS = 8 };
+
+static bool get_affinity(cpu_set_t sets[SETS])
+{
+    memset(sets, 0, SETS * sizeof(*sets));
+    return ch_sys_getaffinity(SETS * sizeof(*sets), sets) >= 0;
+}
+
 static int affinity_count(void)
 {
-    /* 8192 processors; a kernel with room for more says EINVAL, and then one is a safe answer. */
-    enum { SETS = 8 };
     cpu_set_t sets[SETS];
 
-    memset(sets, 0, sizeof(sets));
-    if (ch_sys_getaffinity(sizeof(sets), sets) < 0)
-        return 1;
-    return CPU_COUNT_S(sizeof(sets), sets);
+    return get_affinity(sets) ? CPU_COUNT_S(sizeof(sets), sets) : 1; /* a safe answer */
 }
 
 /* Reading the quota costs some ten files, and every waiter asks how many processors there are: once is
@@ -144,7 +148,7 @@ static int affinity_count(void)
  * with it. -1: not read yet. */
 static _Atomic int the_quota = -1;
 
-static int cached_quota(void)
+int ch_processor_quota(void)
 {
     int quota = atomic_load_explicit(&the_quota, memory_order_relaxed);
 
@@ -162,7 +166,7 @@ int ch_count_processors(int knob)
     if (knob > 0)
         return knob;
     count = affinity_count();
-    quota = cached_quota();
+    quota = ch_processor_quota();
     if (quota > 0 && quota < count)
         count = quota;
     return count > 0 ? count : 1;
@@ -173,4 +177,17 @@ int choir_processors(void)
     int64_t knob = ch_params()->processors;
 
     return ch_count_processors(knob > 0 && knob < INT_MAX ? (int)knob : 0);
+}
+
+int ch_first_processor(void)
+{
+    cpu_set_t sets[SETS];
+
+    if (ch_params()->processors > 0 || !get_affinity(sets))
+        return -1;
+    for (int i = 0; i < SETS * CPU_SETSIZE; i++) {
+        if (CPU_ISSET_S((size_t)i, sizeof(sets), sets))
+            return i;
+    }
+    return -1;
 }

@@ -93,4 +93,5 @@ CHOIR_TEST(affinity_and_knob)
     CHOIR_CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
     CHOIR_CHECK_EQ(ch_count_processors(0), 1);
     CHOIR_CHECK_EQ(ch_count_processors(7), 7);
+    CHOIR_CHECK(CPU_ISSET((size_t)ch_first_processor(), &one));
 }

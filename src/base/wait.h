@@ -43,7 +43,7 @@ struct ch_waiter {
     _Atomic uint32_t spin_ns;     /* adapts between the limits below; written by waiting threads */
     uint32_t spin_min_ns, spin_max_ns, yield_ns; /* by ch_waiter_set_crowd() */
     bool crowded;                                /* ranks outnumber processors */
-    int processors; /* that this process may use; asked once, it takes a dozen files to know */
+    int processors; /* that this process may use, or its ranks share; asked once, it takes a dozen files */
 };
 
 /* `word` is in memory that the posters see, zeroed, and stays the caller's. Half-built waiters are

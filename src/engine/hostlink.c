@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/processors.h"
 #include "base/sys.h"
 
 enum {
@@ -101,6 +102,8 @@ choir_status ch_hostlink_open(struct ch_hostlink *link, int rank)
     if (rc != CHOIR_OK)
         return rc;
     self->page->processors = (uint32_t)link->waiter.processors;
+    self->page->first_processor = (uint32_t)(ch_first_processor() + 1);
+    self->page->quota = (uint32_t)ch_processor_quota();
     self->bell = link->waiter.bell;
     self->bell_fd = link->waiter.bell.fd;
     rc = open_pidfd(self);
@@ -465,6 +468,44 @@ static choir_status make_room(struct ch_hostlink *link, const struct ch_hostlink
     return CHOIR_OK;
 }
 
+/* How many different processors the ranks' sets begin with: all have at least so many together. */
+static uint32_t count_firsts(const struct ch_hostlink *link)
+{
+    enum { MOST = 8192, BITS = 64 };
+    uint64_t seen[MOST / BITS] = { 0 };
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < link->count; i++) {
+        uint32_t first = link->neighbours[i].page->first_processor;
+        uint64_t bit = UINT64_C(1) << first % BITS;
+
+        if (first == 0 || first >= MOST || (seen[first / BITS] & bit) != 0)
+            continue;
+        seen[first / BITS] |= bit;
+        count++;
+    }
+    return count;
+}
+
+/* Ranks may be confined differently, but must all decide alike: the least of what they have. If each is bound to a
+ * processor of its own they still have all of these together, as far as the quota goes. */
+static uint32_t shared_processors(const struct ch_hostlink *link)
+{
+    uint32_t least = UINT32_MAX, quota = UINT32_MAX, together = count_firsts(link);
+
+    for (size_t i = 0; i < link->count; i++) {
+        const struct ch_rank_page *page = link->neighbours[i].page;
+
+        if (page->processors < least)
+            least = page->processors;
+        if (page->quota != 0 && page->quota < quota)
+            quota = page->quota;
+    }
+    if (together > quota)
+        together = quota;
+    return together > least ? together : least;
+}
+
 choir_status ch_hostlink_exchange(struct ch_hostlink *link,
                                   const struct ch_hostlink_member *members, size_t count,
                                   const struct ch_patience *patience)
@@ -479,7 +520,11 @@ choir_status ch_hostlink_exchange(struct ch_hostlink *link,
     if (rc != CHOIR_OK)
         ch_error_prefix("rank %d: exchange of descriptors on its host: ", link->rank);
     ch_fdpass_unlisten(&link->listener);
-    ch_waiter_set_crowd(&link->waiter, (int)count);
+    if (rc == CHOIR_OK) {
+        link->processors = shared_processors(link);
+        link->waiter.processors = (int)link->processors;
+        ch_waiter_set_crowd(&link->waiter, (int)count);
+    }
     return rc;
 }
 

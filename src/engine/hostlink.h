@@ -28,10 +28,11 @@
  *       40      8  nbytes   the same: of the segment
  *       48      8  pid      the same; in its own pid namespace
  *       56      4  processors  the same: how many it may use
- *       60      4  zero
+ *       60      4  first_processor  the same: that it may use, counted from 1; 0: not known
  *       64      8  machine  the same: which measured figures it has; 0: none
  *       72      8  overrules  the same: which algorithms its user asks for (rank.c)
- *       80     48  zero
+ *       80      4  quota  the same: of processors; 0: none
+ *       84     44  zero
  *      128    128  bell     see base/bell.h
  */
 #ifndef CH_HOSTLINK_H
@@ -51,7 +52,7 @@
 
 #define CH_RANK_PAGE_MAGIC UINT64_C(0x6567617072696f68) /* "hoirpage" */
 
-enum { CH_RANK_PAGE_VERSION = 4, CH_RANK_ID_NBYTES = 16 };
+enum { CH_RANK_PAGE_VERSION = 5, CH_RANK_ID_NBYTES = 16 };
 
 struct ch_rank_page {
     uint64_t magic;
@@ -63,10 +64,11 @@ struct ch_rank_page {
     uint64_t nbytes;
     uint64_t pid;
     uint32_t processors;
-    uint32_t zero;
+    uint32_t first_processor;
     uint64_t machine;
     uint64_t overrules;
-    uint8_t zeros[48];
+    uint32_t quota;
+    uint8_t zeros[44];
     struct ch_bell_word bell;
 };
 _Static_assert(offsetof(struct ch_rank_page, bell) == 128, "as in the table above");
@@ -92,6 +94,7 @@ struct ch_hostlink {
     struct ch_neighbour *neighbours; /* by rising rank, ourselves among them */
     size_t count;
     struct ch_layout layout; /* of everybody's segment; since the exchange */
+    uint32_t processors;     /* that the ranks share, the same on all; since the exchange */
 };
 
 /* What a member's record says of it; a list of them is by rising rank, the same on every rank. */

@@ -189,3 +189,41 @@ CHOIR_TEST(a_post_through_a_neighbours_bell_wakes_it)
     CHOIR_CHECK_OK(ch_wait_flag(&wait, &flag, 7));
     close_all(&host);
 }
+
+/* One processor each, of which only the first is told. */
+static const struct {
+    const char *why;
+    uint32_t firsts[RANKS], processors, quota, expected;
+} bindings[] = {
+    { "not bound", { 1, 1, 1 }, 8, 0, 8 },
+    { "bound to one each", { 1, 2, 3 }, 1, 0, 3 },
+    { "two share one", { 1, 7, 7 }, 1, 0, 2 },
+    { "all share one", { 1, 1, 1 }, 1, 0, 1 },
+    { "bound to one each, with a quota", { 1, 2, 3 }, 1, 2, 2 },
+    { "not known", { 0, 0, 0 }, 2, 0, 2 },
+    { "further than is counted", { 9000, 8192, 1 }, 1, 0, 1 },
+};
+
+CHOIR_TEST(ranks_with_a_processor_each_are_no_crowd)
+{
+    for (size_t i = 0; i < CH_ARRAY_LEN(bindings); i++) {
+        struct host host;
+        struct rank ranks[RANKS];
+
+        CHOIR_ROW("%s", bindings[i].why);
+        open_all(&host);
+        for (int r = 0; r < RANKS; r++) {
+            host.links[r].self.page->processors = bindings[i].processors;
+            host.links[r].self.page->first_processor = bindings[i].firsts[r];
+            host.links[r].self.page->quota = bindings[i].quota;
+            start(&ranks[r], &host, r);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            finish(&ranks[r]);
+            CHOIR_CHECK_OK(ranks[r].status);
+            CHOIR_CHECK_EQ(host.links[r].processors, bindings[i].expected);
+            CHOIR_CHECK_EQ(host.links[r].waiter.crowded, RANKS > bindings[i].expected);
+        }
+        close_all(&host);
+    }
+}

@@ -93,18 +93,6 @@ static void message_refused(void *arg, uint64_t context, const choir_error *reco
         ch_log_debug("rank %d: %s", rank->rank, record->text);
 }
 
-/* Ranks may be confined differently, but must all decide alike: the least of what they have. */
-static uint32_t shared_processors(const struct ch_hostlink *link)
-{
-    uint32_t least = UINT32_MAX;
-
-    for (size_t i = 0; i < link->count; i++) {
-        if (link->neighbours[i].page->processors < least)
-            least = link->neighbours[i].page->processors;
-    }
-    return least;
-}
-
 /* All must choose alike: figures that not everybody has are nobody's. */
 static bool share_figures(const struct ch_hostlink *link)
 {
@@ -146,7 +134,7 @@ choir_status ch_rank_connect(struct ch_rank *rank, uint32_t nranks, const char *
         return rc;
     rank->nranks = nranks;
     snprintf(rank->host, sizeof(rank->host), "%s", host);
-    rank->processors = shared_processors(&rank->link);
+    rank->processors = rank->link.processors;
     rank->measured = share_figures(&rank->link);
     ch_pool_init(&rank->pool, &rank->link.layout);
     rc = check_overrules(&rank->link);
