@@ -393,6 +393,29 @@ CHOIR_TEST(little_stage_is_for_little)
     team_end(&team);
 }
 
+/* Results so long that they go past the caches, in several windows and with an odd end. */
+CHOIR_TEST_TIMED(long_results_are_the_same, 120)
+{
+    static const enum ch_coll colls[] = { CH_ALLREDUCE, CH_BROADCAST, CH_ALLGATHER, CH_ALLTOALL };
+    struct job job = { .op = CHOIR_SUM, .type = CHOIR_F32, .repeats = 1, .seq = 1 };
+    struct team team;
+
+    if (choir_test_valgrind())
+        CHOIR_SKIP("too slow here");
+    team_start(&team, 2);
+    team_channel(&team, 0);
+    for (size_t i = 0; i < CH_ARRAY_LEN(colls); i++) {
+        job.coll = colls[i];
+        job.count = ((size_t)2 << 20) / (ch_coll_nblocks(colls[i], 2) > 1 ? 2 : 1) + 3;
+        run_job(&team, &job);
+        CHOIR_CHECK(team.mates[0].channel->last_plan->past_caches);
+        job.count = 1000;
+        run_job(&team, &job);
+        CHOIR_CHECK(!team.mates[0].channel->last_plan->past_caches);
+    }
+    team_end(&team);
+}
+
 /* Who waits for a long operation is told whenever it got on, so that each of its waits is one of its own. */
 CHOIR_TEST(getting_on_is_told)
 {

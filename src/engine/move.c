@@ -100,6 +100,17 @@ static void scale(const struct ch_run *run, struct ch_place acc)
     ch_reduce(&r, &dst, 1, &src, 1, acc.count);
 }
 
+static void copy_bytes(const struct ch_run *run, const struct ch_range *dst, char *to,
+                       const char *from, size_t nbytes)
+{
+    enum { SHORT = 4096 };
+
+    if (dst->region == CH_OUT && run->plan->past_caches && nbytes > SHORT)
+        ch_copy_nt(to, from, nbytes);
+    else
+        ch_copy(to, from, nbytes);
+}
+
 void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const struct ch_range *dst,
                   const struct ch_range *src)
 {
@@ -109,7 +120,7 @@ void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const st
     if (to.count == 0 || to.at == from.at)
         return;
     if (is_widened(run, dst) == is_widened(run, src))
-        ch_copy(to.at, from.at, to.count * ch_place_size(run, dst));
+        copy_bytes(run, dst, to.at, from.at, to.count * ch_place_size(run, dst));
     else if (is_widened(run, dst))
         ch_widen(type, floats(to.at), from.at, to.count);
     else

@@ -17,6 +17,10 @@
 /* Schedules with more ranges than this are not laid out beforehand: their steps are long. */
 enum { SPOTS_MAX = 1024 };
 
+/* From so many bytes of results on, of all ranks together, what was written first is out of the caches before the
+ * last is there; and an ordinary store reads the line before it writes it. */
+enum { PAST_CACHES_NBYTES = 16 * 1024 * 1024 };
+
 /* --- the situation --------------------------------------------------------------------------------- */
 
 /* The larger of a rank's input and output, if all blocks were as long as the longest. */
@@ -213,6 +217,7 @@ static choir_status make(struct ch_channel *channel, struct ch_plan *plan, const
     plan->nrounds = plan->window > 0 ? (plan->key.longest + plan->window - 1) / plan->window : 1;
     if (plan->nrounds == 0)
         plan->nrounds = 1; /* nothing to move, but still to meet */
+    plan->past_caches = operation_nbytes(channel, plan) >= PAST_CACHES_NBYTES / channel->nranks;
     rc = ch_move_make_room(channel, plan);
     return rc == CHOIR_OK ? lay_out(channel, plan, op) : rc;
 }

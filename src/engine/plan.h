@@ -51,6 +51,8 @@ struct ch_plan {
     size_t size, acc_size; /* of an element, and of an accumulator */
     choir_type acc;
     size_t stage_slot, line_slot, scratch_slot;
+    bool
+        past_caches; /* results are longer than what the caches keep of them until somebody reads */
     bool line_goes_on; /* LINE is longer than what fits into the flag's own cache line */
 
     /* One for each range of the schedule; NULL: there are several rounds. In `room`, which only grows. */
