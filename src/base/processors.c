@@ -75,7 +75,9 @@ static int tightest(const char *root, const char *path, int (*quota)(const char 
     size_t root_length = strlen(root);
     int best = 0;
 
-    if ((size_t)snprintf(folder, sizeof(folder), "%s%s", root, path) >= sizeof(folder))
+    /* The root's own path is "/": asked once, not as "root/" and "root". */
+    if ((size_t)snprintf(folder, sizeof(folder), "%s%s", root,
+                         strcmp(path, "/") != 0 ? path : "") >= sizeof(folder))
         return 0;
     for (;;) {
         int here = quota(folder);

@@ -56,15 +56,29 @@ static choir_status make_page(struct ch_hostlink *link)
     return CHOIR_OK;
 }
 
-/* Now that the number of ranks is known. */
-static choir_status grow_segment(struct ch_hostlink *link)
+/* What neighbours write must be there before they know of it; nobody writes to our own place among them. */
+static choir_status fill_rings(struct ch_hostlink *link)
 {
     const struct ch_layout *layout = &link->layout;
-    choir_status rc = ch_seg_grow(link->self.seg, layout->nbytes);
+    uint32_t me = 0;
+    size_t own, behind;
+    choir_status rc;
 
-    /* What neighbours write must be there before they know of it; the rest comes with channels. */
+    while (link->neighbours[me].rank != link->rank)
+        me++;
+    own = ch_layout_ring(layout, me);
+    behind = me + 1 < link->count ? ch_layout_ring(layout, me + 1) : layout->stage_at;
+    rc = ch_seg_fill(link->self.seg, layout->rings_at, own - layout->rings_at);
+    return rc == CHOIR_OK ? ch_seg_fill(link->self.seg, behind, layout->stage_at - behind) : rc;
+}
+
+/* Now that the number of ranks is known. The stage comes with channels. */
+static choir_status grow_segment(struct ch_hostlink *link)
+{
+    choir_status rc = ch_seg_grow(link->self.seg, link->layout.nbytes);
+
     if (rc == CHOIR_OK)
-        rc = ch_seg_fill(link->self.seg, layout->rings_at, layout->stage_at - layout->rings_at);
+        rc = fill_rings(link);
     if (rc != CHOIR_OK)
         return rc;
     link->self.page->nlocal = link->layout.nranks;

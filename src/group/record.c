@@ -66,8 +66,7 @@ choir_status ch_record_of_process(struct ch_record *out)
     if (out->boot_id[0] == '\0')
         return ch_fail(CHOIR_ERR_SYSTEM, "which host is this: no boot id in "
                                          "/proc/sys/kernel/random/boot_id");
-    read_text("/proc/sys/kernel/hostname", text, sizeof(text));
-    keep_line(out->host, sizeof(out->host), text);
+    (void)!gethostname(out->host, sizeof(out->host) - 1); /* a longer one is cut off */
     snprintf(out->version, sizeof(out->version), "%s", choir_version());
     snprintf(out->build, sizeof(out->build), "%s%s", BUILT_BY, CH_DEBUG ? ", debug" : "");
     ch_cpu_name(out->cpu, sizeof(out->cpu));
