@@ -216,6 +216,7 @@ static int run_as_rank(struct job *job)
         fprintf(stderr, "choir perf: %s\n", choir_last_error());
         return EXIT_FAILURE;
     }
+    job->processors = choir_group_processors(group); /* our own may be one, to which we are bound */
     code = check_group(job, group);
     if (code == 0 && is_rank_0(group) && !open_page(job))
         code = EXIT_FAILURE;

@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <choir/info.h>
-
 struct list {
     char **of;
     size_t count, size;
@@ -106,10 +104,6 @@ static void set_ours(struct list *env, const struct run_job *job, int index,
         set(env, "CHOIR_STORE=%s", world->store);
     if (job->token_fd >= 0)
         set(env, "CHOIR_TOKEN_FD=%d", job->token_fd);
-    /* A rank that was given its share of the processors sees no more than that share, and would take its peers for too many
-     * to have one each. */
-    if (job->children[index].pinned && !has(env, "CHOIR_PROCESSORS"))
-        set(env, "CHOIR_PROCESSORS=%d", choir_processors());
 }
 
 static void set_torchrun(struct list *env, const struct run_job *job, int index,

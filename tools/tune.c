@@ -327,19 +327,22 @@ static int refuse(choir_group *group)
     return EXIT_USAGE;
 }
 
-static int run_as_rank(const char *path, bool show, int processors)
+static int run_as_rank(const char *path, bool show)
 {
     static struct tuning t; /* too large for some stacks */
     choir_status rc = choir_init(&t.group, NULL);
     int code = EXIT_SUCCESS;
 
     if (rc == CHOIR_OK) {
-        t.processors = processors;
+        t.processors = choir_group_processors(t.group);
         choir_machine_init(&t.machine);
         if (choir_group_size(t.group) != NRANKS)
             return refuse(t.group);
-        if (processors >= NRANKS)
+        if (t.processors >= NRANKS)
             perf_bind(choir_group_local_rank(t.group));
+        else if (choir_group_rank(t.group) == 0)
+            fprintf(stderr,
+                    "choir tune: the ranks share one processor: the figures will be of no use\n");
         rc = measure_all(&t);
     }
     if (rc != CHOIR_OK) {
@@ -381,11 +384,8 @@ int choir_cmd_tune(int argc, char **argv)
             return choir_cmd_usage("tune", "%s: use --output", choir_last_error());
         path = usual;
     }
-    if (choir_processors() < NRANKS)
-        fprintf(stderr,
-                "choir tune: this process has one processor: the figures will be of no use\n");
     if (!choir_perf_is_rank())
         return show || can_write(path) ? choir_perf_start("tune", argc, argv, NRANKS)
                                        : EXIT_FAILURE;
-    return run_as_rank(path, show, choir_processors());
+    return run_as_rank(path, show);
 }

@@ -73,6 +73,10 @@ CHOIR_API choir_status choir_group_peer(const choir_group *group, int rank, choi
 CHOIR_API int choir_group_local_size(const choir_group *group);
 CHOIR_API int choir_group_local_rank(const choir_group *group);
 
+/* How many processors the ranks of this host had together when they met, the same on all of them: fewer than
+ * ranks if these have to take turns. Algorithms and ways to wait are chosen by it. */
+CHOIR_API int choir_group_processors(const choir_group *group);
+
 /* Whether a rank of this host still runs, as the kernel says. */
 CHOIR_API choir_status choir_group_alive(const choir_group *group, int rank, bool *alive_out);
 

@@ -129,20 +129,39 @@ int ch_cgroup_quota(const char *membership, const char *mount)
     return best;
 }
 
-/* 8192 processors; a kernel with room for more says EINVAL. */
-enum { SETS = 8 };
-
-static bool get_affinity(cpu_set_t sets[SETS])
+void ch_processor_set_get(struct ch_processor_set *out)
 {
-    memset(sets, 0, SETS * sizeof(*sets));
-    return ch_sys_getaffinity(SETS * sizeof(*sets), sets) >= 0;
+    cpu_set_t sets[sizeof(*out) / sizeof(cpu_set_t)];
+
+    memset(sets, 0, sizeof(sets));
+    if (ch_sys_getaffinity(sizeof(sets), sets) < 0)
+        memset(sets, 0, sizeof(sets));
+    memcpy(out, sets, sizeof(sets)); /* bits; which of a word's is which does not matter */
 }
 
-static int affinity_count(void)
+uint32_t ch_processor_set_count(const struct ch_processor_set *set)
 {
-    cpu_set_t sets[SETS];
+    uint32_t count = 0;
 
-    return get_affinity(sets) ? CPU_COUNT_S(sizeof(sets), sets) : 1; /* a safe answer */
+    for (size_t i = 0; i < CH_ARRAY_LEN(set->words); i++)
+        count += (uint32_t)__builtin_popcountll(set->words[i]);
+    return count;
+}
+
+void ch_processor_set_add(struct ch_processor_set *set, const struct ch_processor_set *more)
+{
+    for (size_t i = 0; i < CH_ARRAY_LEN(set->words); i++)
+        set->words[i] |= more->words[i];
+}
+
+bool ch_processor_set_within(const struct ch_processor_set *inner,
+                             const struct ch_processor_set *outer)
+{
+    for (size_t i = 0; i < CH_ARRAY_LEN(inner->words); i++) {
+        if ((inner->words[i] & ~outer->words[i]) != 0)
+            return false;
+    }
+    return true;
 }
 
 /* Reading the quota costs some ten files, and every waiter asks how many processors there are: once is
@@ -163,33 +182,27 @@ int ch_processor_quota(void)
 
 int ch_count_processors(int knob)
 {
+    struct ch_processor_set set;
     int count, quota;
 
     if (knob > 0)
         return knob;
-    count = affinity_count();
+    ch_processor_set_get(&set);
+    count = (int)ch_processor_set_count(&set);
     quota = ch_processor_quota();
     if (quota > 0 && quota < count)
         count = quota;
     return count > 0 ? count : 1;
 }
 
-int choir_processors(void)
+int ch_processors_knob(void)
 {
     int64_t knob = ch_params()->processors;
 
-    return ch_count_processors(knob > 0 && knob < INT_MAX ? (int)knob : 0);
+    return knob > 0 && knob < INT_MAX ? (int)knob : 0;
 }
 
-int ch_first_processor(void)
+int choir_processors(void)
 {
-    cpu_set_t sets[SETS];
-
-    if (ch_params()->processors > 0 || !get_affinity(sets))
-        return -1;
-    for (int i = 0; i < SETS * CPU_SETSIZE; i++) {
-        if (CPU_ISSET_S((size_t)i, sizeof(sets), sets))
-            return i;
-    }
-    return -1;
+    return ch_count_processors(ch_processors_knob());
 }

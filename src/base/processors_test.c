@@ -81,8 +81,10 @@ CHOIR_TEST(quotas_of_both_versions)
 
 CHOIR_TEST(affinity_and_knob)
 {
+    struct ch_processor_set before, set;
     cpu_set_t one;
 
+    ch_processor_set_get(&before);
     CPU_ZERO(&one);
     CHOIR_CHECK_LE(1, choir_processors());
     CHOIR_CHECK_EQ(sched_getaffinity(0, sizeof(one), &one), 0);
@@ -93,5 +95,9 @@ CHOIR_TEST(affinity_and_knob)
     CHOIR_CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
     CHOIR_CHECK_EQ(ch_count_processors(0), 1);
     CHOIR_CHECK_EQ(ch_count_processors(7), 7);
-    CHOIR_CHECK(CPU_ISSET((size_t)ch_first_processor(), &one));
+    ch_processor_set_get(&set);
+    CHOIR_CHECK_EQ(ch_processor_set_count(&set), 1u);
+    CHOIR_CHECK(ch_processor_set_within(&set, &before));
+    ch_processor_set_add(&set, &before);
+    CHOIR_CHECK(memcmp(&set, &before, sizeof(set)) == 0);
 }

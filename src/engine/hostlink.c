@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/processors.h"
 #include "base/sys.h"
+#include "engine/together.h"
 
 enum {
     FDS = 3,              /* of each rank: segment, doorbell, pidfd */
@@ -53,6 +54,9 @@ static choir_status make_page(struct ch_hostlink *link)
     self->page->rank = (uint32_t)link->rank;
     self->page->pid = (uint64_t)getpid();
     memcpy(self->page->id, link->id, sizeof(link->id));
+    self->page->processors = (uint32_t)ch_processors_knob();
+    self->page->quota = (uint32_t)ch_processor_quota();
+    ch_processor_set_get(&self->page->mask);
     return CHOIR_OK;
 }
 
@@ -115,9 +119,6 @@ choir_status ch_hostlink_open(struct ch_hostlink *link, int rank)
         rc = ch_waiter_init(&link->waiter, &self->page->bell);
     if (rc != CHOIR_OK)
         return rc;
-    self->page->processors = (uint32_t)link->waiter.processors;
-    self->page->first_processor = (uint32_t)(ch_first_processor() + 1);
-    self->page->quota = (uint32_t)ch_processor_quota();
     self->bell = link->waiter.bell;
     self->bell_fd = link->waiter.bell.fd;
     rc = open_pidfd(self);
@@ -482,44 +483,6 @@ static choir_status make_room(struct ch_hostlink *link, const struct ch_hostlink
     return CHOIR_OK;
 }
 
-/* How many different processors the ranks' sets begin with: all have at least so many together. */
-static uint32_t count_firsts(const struct ch_hostlink *link)
-{
-    enum { MOST = 8192, BITS = 64 };
-    uint64_t seen[MOST / BITS] = { 0 };
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < link->count; i++) {
-        uint32_t first = link->neighbours[i].page->first_processor;
-        uint64_t bit = UINT64_C(1) << first % BITS;
-
-        if (first == 0 || first >= MOST || (seen[first / BITS] & bit) != 0)
-            continue;
-        seen[first / BITS] |= bit;
-        count++;
-    }
-    return count;
-}
-
-/* Ranks may be confined differently, but must all decide alike: the least of what they have. If each is bound to a
- * processor of its own they still have all of these together, as far as the quota goes. */
-static uint32_t shared_processors(const struct ch_hostlink *link)
-{
-    uint32_t least = UINT32_MAX, quota = UINT32_MAX, together = count_firsts(link);
-
-    for (size_t i = 0; i < link->count; i++) {
-        const struct ch_rank_page *page = link->neighbours[i].page;
-
-        if (page->processors < least)
-            least = page->processors;
-        if (page->quota != 0 && page->quota < quota)
-            quota = page->quota;
-    }
-    if (together > quota)
-        together = quota;
-    return together > least ? together : least;
-}
-
 choir_status ch_hostlink_exchange(struct ch_hostlink *link,
                                   const struct ch_hostlink_member *members, size_t count,
                                   const struct ch_patience *patience)
@@ -535,7 +498,9 @@ choir_status ch_hostlink_exchange(struct ch_hostlink *link,
         ch_error_prefix("rank %d: exchange of descriptors on its host: ", link->rank);
     ch_fdpass_unlisten(&link->listener);
     if (rc == CHOIR_OK) {
-        link->processors = shared_processors(link);
+        link->processors = ch_processors_together(link);
+        ch_log_debug("rank %d: %zu ranks of this host have %u processors together", link->rank,
+                     count, link->processors);
         link->waiter.processors = (int)link->processors;
         ch_waiter_set_crowd(&link->waiter, (int)count);
     }

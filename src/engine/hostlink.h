@@ -27,13 +27,13 @@
  *       36      4  nlocal   the same: the ranks of the host, from which all layout follows (layout.h)
  *       40      8  nbytes   the same: of the segment
  *       48      8  pid      the same; in its own pid namespace
- *       56      4  processors  the same: how many it may use
- *       60      4  first_processor  the same: that it may use, counted from 1; 0: not known
+ *       56      4  processors  the same: how many its user says there are; 0: does not say
+ *       60      4  quota  the same: of processors, its cgroup's; 0: none
  *       64      8  machine  the same: which measured figures it has; 0: none
  *       72      8  overrules  the same: which algorithms its user asks for (rank.c)
- *       80      4  quota  the same: of processors; 0: none
- *       84     44  zero
+ *       80     48  zero
  *      128    128  bell     see base/bell.h
+ *      256   1024  mask     its rank, before sharing: which processors it may use
  */
 #ifndef CH_HOSTLINK_H
 #define CH_HOSTLINK_H
@@ -44,6 +44,7 @@
 
 #include <choir/status.h>
 
+#include "base/processors.h"
 #include "base/wait.h"
 #include "engine/layout.h"
 #include "io/fdpass.h"
@@ -52,7 +53,7 @@
 
 #define CH_RANK_PAGE_MAGIC UINT64_C(0x6567617072696f68) /* "hoirpage" */
 
-enum { CH_RANK_PAGE_VERSION = 5, CH_RANK_ID_NBYTES = 16 };
+enum { CH_RANK_PAGE_VERSION = 6, CH_RANK_ID_NBYTES = 16 };
 
 struct ch_rank_page {
     uint64_t magic;
@@ -64,15 +65,15 @@ struct ch_rank_page {
     uint64_t nbytes;
     uint64_t pid;
     uint32_t processors;
-    uint32_t first_processor;
+    uint32_t quota;
     uint64_t machine;
     uint64_t overrules;
-    uint32_t quota;
-    uint8_t zeros[44];
+    uint8_t zeros[48];
     struct ch_bell_word bell;
+    struct ch_processor_set mask;
 };
 _Static_assert(offsetof(struct ch_rank_page, bell) == 128, "as in the table above");
-_Static_assert(sizeof(struct ch_rank_page) == 256, "as in the table above");
+_Static_assert(sizeof(struct ch_rank_page) == 1280, "as in the table above");
 
 /* A rank of this host, as this rank sees it. */
 struct ch_neighbour {
@@ -94,7 +95,7 @@ struct ch_hostlink {
     struct ch_neighbour *neighbours; /* by rising rank, ourselves among them */
     size_t count;
     struct ch_layout layout; /* of everybody's segment; since the exchange */
-    uint32_t processors;     /* that the ranks share, the same on all; since the exchange */
+    uint32_t processors;     /* see together.h; since the exchange */
 };
 
 /* What a member's record says of it; a list of them is by rising rank, the same on every rank. */

@@ -190,39 +190,26 @@ CHOIR_TEST(a_post_through_a_neighbours_bell_wakes_it)
     close_all(&host);
 }
 
-/* One processor each, of which only the first is told. */
-static const struct {
-    const char *why;
-    uint32_t firsts[RANKS], processors, quota, expected;
-} bindings[] = {
-    { "not bound", { 1, 1, 1 }, 8, 0, 8 },
-    { "bound to one each", { 1, 2, 3 }, 1, 0, 3 },
-    { "two share one", { 1, 7, 7 }, 1, 0, 2 },
-    { "all share one", { 1, 1, 1 }, 1, 0, 1 },
-    { "bound to one each, with a quota", { 1, 2, 3 }, 1, 2, 2 },
-    { "not known", { 0, 0, 0 }, 2, 0, 2 },
-    { "further than is counted", { 9000, 8192, 1 }, 1, 0, 1 },
-};
-
-CHOIR_TEST(ranks_with_a_processor_each_are_no_crowd)
+/* The number that comes of the pages is for all to go by (together_test.c has the cases). */
+CHOIR_TEST(all_know_what_processors_they_have_together)
 {
-    for (size_t i = 0; i < CH_ARRAY_LEN(bindings); i++) {
+    for (unsigned together = RANKS - 1; together <= RANKS; together++) {
         struct host host;
         struct rank ranks[RANKS];
 
-        CHOIR_ROW("%s", bindings[i].why);
         open_all(&host);
-        for (int r = 0; r < RANKS; r++) {
-            host.links[r].self.page->processors = bindings[i].processors;
-            host.links[r].self.page->first_processor = bindings[i].firsts[r];
-            host.links[r].self.page->quota = bindings[i].quota;
-            start(&ranks[r], &host, r);
+        for (unsigned r = 0; r < RANKS; r++) {
+            struct ch_rank_page *page = host.links[r].self.page;
+
+            page->processors = page->quota = 0;
+            page->mask = (struct ch_processor_set){ { UINT64_C(1) << r % together } };
+            start(&ranks[r], &host, (int)r);
         }
         for (int r = 0; r < RANKS; r++) {
             finish(&ranks[r]);
             CHOIR_CHECK_OK(ranks[r].status);
-            CHOIR_CHECK_EQ(host.links[r].processors, bindings[i].expected);
-            CHOIR_CHECK_EQ(host.links[r].waiter.crowded, RANKS > bindings[i].expected);
+            CHOIR_CHECK_EQ(host.links[r].processors, together);
+            CHOIR_CHECK_EQ(host.links[r].waiter.crowded, together < RANKS);
         }
         close_all(&host);
     }

@@ -41,7 +41,7 @@ struct ch_rank {
     int rank;        /* of the first group's, as all ranks here */
     uint32_t nranks; /* of the first group */
     char host[CH_HOST_NAME_MAX];
-    uint32_t processors;           /* that the ranks of this host share */
+    uint32_t processors;           /* that the ranks of this host have together */
     struct ch_overrules overrules; /* CHOIR_ALGO */
     bool measured;                 /* all ranks of this host have the same figures of it */
     choir_machine machine;

@@ -1,6 +1,8 @@
 /*
  * group_info.c - what can be asked of a group, and set.
  */
+#include <choir/info.h>
+
 #include "base/error.h"
 #include "base/forked.h"
 #include "group/caller.h"
@@ -89,6 +91,13 @@ int choir_group_local_size(const choir_group *group)
 int choir_group_local_rank(const choir_group *group)
 {
     return count_local(group, group->rank);
+}
+
+int choir_group_processors(const choir_group *group)
+{
+    const struct ch_rank *engine = group->context->engine;
+
+    return engine != NULL ? (int)engine->processors : choir_processors();
 }
 
 choir_status choir_group_alive(const choir_group *group, int rank, bool *alive_out)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <choir/group.h>
+#include <choir/info.h>
 
 #include "base/error.h"
 #include "base/sys.h"
@@ -121,6 +122,7 @@ static void check_group(const choir_group *group, int rank, int nranks)
     CHOIR_CHECK_EQ(choir_group_size(group), nranks);
     CHOIR_CHECK_EQ(choir_group_local_size(group), nranks);
     CHOIR_CHECK_EQ(choir_group_local_rank(group), rank);
+    CHOIR_CHECK_EQ(choir_group_processors(group), choir_processors());
     CHOIR_CHECK_HAS(choir_group_origin(group), "the caller's store");
     for (int r = 0; r < nranks; r++) {
         choir_peer peer;
