@@ -3,7 +3,7 @@ import html
 import math
 import time
 
-COLORS = {"choir": "#2463c5", "openmpi": "#e07b00", "mpich": "#b0319a", "gloo": "#808895", "limit": "#1f9d61"}
+COLORS = {"choir": "#2463c5", "before": "#7fa6e0", "openmpi": "#e07b00", "mpich": "#b0319a", "gloo": "#808895", "limit": "#1f9d61"}
 TITLES = {"choir": "Choir", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "gloo", "limit": "limit of memory"}
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 460, 300, 54, 12, 12, 34
 

@@ -36,7 +36,7 @@ def check_row(row, op, ranks):
     check(set(row["wrong"]) == built and not any(row["wrong"].values()), op, row)
     for spread in [*row["us"].values(), *row["ratio"].values()]:
         check(0 < spread["p10"] <= spread["p50"] <= spread["p90"], op, row)
-    rivals = built - {"choir", "limit"}
+    rivals = built - {"choir", "before", "limit"}
     if rivals:
         check(row["best"]["name"] == min(rivals, key=lambda name: row["us"][name]["p50"]), op, row)
     check({"cpu", "processors", "load", "steal_percent", "others_busy", "quiet"} <= set(row["machine"]), row)
