@@ -4,7 +4,7 @@ import math
 import time
 
 COLORS = {"choir": "#2463c5", "before": "#7fa6e0", "openmpi": "#e07b00", "mpich": "#b0319a", "gloo": "#808895", "limit": "#1f9d61"}
-TITLES = {"choir": "Choir", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "gloo", "limit": "limit of memory"}
+TITLES = {"choir": "Choir", "before": "Choir before the change", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "gloo", "limit": "limit of memory"}
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 460, 300, 54, 12, 12, 34
 
 STYLE = """
