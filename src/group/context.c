@@ -172,7 +172,7 @@ static choir_status meet_and_join(struct ch_context *context, const choir_init_o
     if (context->round != NULL && context->place.kept_by_rank0)
         ch_roster_leave(context->round, context->rank);
     else if (rc == CHOIR_OK)
-        ch_roster_forget(context->round, context->rank);
+        ch_roster_forget(context->round, context->rank, context->nranks);
     if (rc == CHOIR_OK)
         snprintf(context->origin, sizeof(context->origin), "%s; %s", where->source,
                  context->place.story);

@@ -486,7 +486,7 @@ choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, 
     return rc;
 }
 
-void ch_roster_forget(choir_store *store, int rank)
+void ch_roster_forget(choir_store *store, int rank, int nranks)
 {
     static const char *const common[] = { "first", "known", "arrived", "ready" };
     char key[KEY_MAX];
@@ -494,7 +494,7 @@ void ch_roster_forget(choir_store *store, int rank)
 
     ch_error_save(&why);
     (void)choir_store_delete(store, choir_str(rank_key((unsigned)rank, key)), NULL);
-    for (size_t i = 0; rank == 0 && i < CH_ARRAY_LEN(common); i++)
+    for (size_t i = (size_t)rank; i < CH_ARRAY_LEN(common); i += (size_t)nranks)
         (void)choir_store_delete(store, choir_str(common[i]), NULL);
     ch_error_load(&why);
 }

@@ -57,9 +57,9 @@ struct ch_roster_watch {
 choir_status ch_roster_finish(choir_store *store, const struct ch_record *mine, ch_deadline until,
                               choir_status mine_went, const struct ch_roster_watch *watch);
 
-/* After a meeting that went well: remove what nobody needs any more, so that a store which sees many does
- * not grow. */
-void ch_roster_forget(choir_store *store, int rank);
+/* After a meeting that went well: remove what nobody needs any more, each rank its share, so that a store which
+ * sees many does not grow. */
+void ch_roster_forget(choir_store *store, int rank, int nranks);
 
 /*
  * Where one of the ranks serves the store, it must not end it before the others have heard their
