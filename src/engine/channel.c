@@ -227,6 +227,8 @@ static choir_status fill_in(struct ch_channel *channel, const struct ch_channel_
     channel->unpoisoned = ch_poison_value(offers[0].token, 0);
     /* The first member never offers the same twice, so no other channel of any member has this. */
     channel->id = offers[0].token << 20 | offers[0].rank;
+    channel->check = channel->id;
+    channel->control = channel->members[channel->me].control;
     return ch_sched_cache_create(SCHEDULES_KEPT, &channel->schedules);
 }
 
@@ -247,7 +249,7 @@ choir_status ch_channel_open(struct ch_rank *rank, const struct ch_channel_offer
     channel->lot = lot_of(&offers[me]);
     channel->looks = rank->link.count > rank->processors ? 0 : LOOKS;
     channel->round = CH_FIRST_ROUND;
-    channel->all_through = CH_FIRST_ROUND - 1;
+    channel->all_through = channel->half_ended = CH_FIRST_ROUND - 1;
     snprintf(channel->name, sizeof(channel->name), "%s", name);
     rc = fill_in(channel, offers);
     if (rc != CHOIR_OK) {
@@ -319,7 +321,7 @@ void ch_channel_close(struct ch_channel *channel)
     ch_p2p_end_context(rank->p2p, ch_channel_context(channel, false), NULL);
     ch_p2p_end_context(rank->p2p, ch_channel_context(channel, true), NULL);
     /* Release, pairs with the acquire in ch_member_has_left(). */
-    atomic_store_explicit(&channel->members[channel->me].control->closed, 1, memory_order_release);
+    atomic_store_explicit(&channel->control->closed, 1, memory_order_release);
     ch_channel_ring(channel);
     ch_lock(&rank->lock);
     ch_list_remove(&channel->link);

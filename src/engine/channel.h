@@ -56,11 +56,12 @@ struct ch_channel {
     uint64_t id;         /* the same on all members, and no other channel of theirs has it */
     uint32_t nranks, me;
     struct ch_member *members;
-    struct ch_lot lot; /* our own */
-    bool has_stage;    /* its pages were made, with the first operation that needs them */
-    size_t stage_half; /* bytes, the same on all members */
-    uint32_t looks;    /* at a flag that is not there yet, before anything else is done */
-    char name[64];     /* of the group, for texts */
+    struct ch_control *control; /* our own */
+    struct ch_lot lot;          /* our own */
+    bool has_stage;             /* its pages were made, with the first operation that needs them */
+    size_t stage_half;          /* bytes, the same on all members */
+    uint32_t looks;             /* at a flag that is not there yet, before anything else is done */
+    char name[64];              /* of the group, for texts */
 
     /* The word that poisons the channel, in the first member's block; and whether this rank has a cause to
      * tell (poison.h). */
@@ -69,13 +70,16 @@ struct ch_channel {
     _Atomic uint32_t recording;
 
     /* What follows belongs to whoever runs the group's collectives: one thread at a time. */
-    uint64_t ncalls;                    /* entered so far */
-    uint64_t differs_since;             /* when somebody was first seen to call something else */
-    uint64_t check;                     /* the hash of them all */
-    uint64_t round;                     /* the next */
-    bool gated;                         /* as our control block says */
-    uint64_t all_through;               /* every member is through with this one */
-    uint64_t last_round[CH_CALLS_KEPT]; /* of those calls, by number */
+    uint64_t ncalls;        /* entered so far */
+    uint64_t differs_since; /* when somebody was first seen to call something else */
+    uint64_t check;         /* the hash of them all */
+    uint64_t round;         /* the next */
+    bool gated;             /* as our control block says */
+    uint64_t all_through;   /* every member is through with this one */
+    /* The last round of the calls whose slots are written again next (runner.c). */
+    uint64_t half_ended;
+    const struct ch_said *shown[CH_CALLS_KEPT]; /* what our slots say; NULL: something else */
+    struct ch_said unplanned;                   /* of a call that is entered without a plan */
     /* What came after the last barrier that something came after: a broadcast or scatter (led) of this root. */
     uint32_t leader;
     bool led, after_barrier;

@@ -20,7 +20,7 @@
  * only grows: who sees a flag of a later round knows that all of the earlier one has come to pass.
  *
  * A unit's flag, check and payload are in one or two cache lines that travel together. `check` is what the
- * owner says of the operation (describe.h) when it raises a flag in its first round. Who reads it may find that
+ * owner says of the operation (describe.h) when it raises a flag. Who reads it may find that
  * of a later operation: one that agrees is as good as the descriptor, of one that does not the descriptor
  * must be asked.
  */
@@ -49,9 +49,9 @@ struct ch_unit {
     unsigned char line[CH_LINE_NBYTES];
 };
 
-/* What a rank called. Slot number % CH_CALLS_KEPT is written again only when all members are through with
- * the operation that it described (runner.c). Kept as words: whoever looks further back, to find where calls
- * began to differ, may meet the owner at it. */
+/* What a rank called, in slot number % CH_CALLS_KEPT. Half of the slots at a time are written again, only when
+ * all members are through with the operations that they described (runner.c). Kept as words: whoever looks further
+ * back, to find where calls began to differ, may meet the owner at it. */
 struct ch_call_slot {
     _Atomic uint64_t words[8];
 };

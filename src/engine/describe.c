@@ -42,88 +42,67 @@ static uint64_t entered_by(const struct ch_channel *channel, uint32_t who)
 
 /* --- entering ------------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 32;
-}
-
 static uint64_t hash_name(const char *name)
 {
     uint64_t hash = 0;
 
     for (; name != NULL && *name != '\0'; name++)
-        hash = mix(hash, (unsigned char)*name);
+        hash = ch_call_mix(hash, (unsigned char)*name);
     return hash;
 }
 
-/* What was called, in the two words of struct ch_call_desc that tell it. Put together here and not in memory, out
- * of which the processor would have to wait for whole words. */
-static uint64_t what_was_called(const struct ch_op *op)
+/* Of everything that must be the same on all ranks. */
+static uint64_t hash_of(const struct ch_op *op)
 {
-    return op->root | (uint64_t)op->type << 32 | (uint64_t)op->dtype << 48 |
-           (uint64_t)op->redop << 56;
+    const uint64_t words[] = {
+        op->type,   op->coll,
+        op->dtype,  op->reduces,
+        op->redop,  op->root,
+        op->uneven, op->uneven ? 0 : op->longest, /* which else is as far as a rank knows */
+        op->counts, hash_name(op->algo)
+    };
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(words); i++)
+        hash = ch_call_mix(hash, words[i]);
+    return hash;
 }
 
-static uint64_t how_it_was_called(const struct ch_op *op)
+void ch_call_say(struct ch_channel *channel, const struct ch_op *op, struct ch_said *said)
 {
-    return (uint64_t)op->coll | (uint64_t)op->reduces << 8 |
-           (uint64_t)ch_coll_rooted(op->coll) << 16 | (uint64_t)op->uneven << 24;
-}
-_Static_assert(
-    __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && offsetof(struct ch_call_desc, root) == 40 &&
-        offsetof(struct ch_call_desc, type) == 44 && offsetof(struct ch_call_desc, dtype) == 46 &&
-        offsetof(struct ch_call_desc, redop) == 47 && offsetof(struct ch_call_desc, coll) == 48 &&
-        offsetof(struct ch_call_desc, reduces) == 49 &&
-        offsetof(struct ch_call_desc, rooted) == 50 &&
-        offsetof(struct ch_call_desc, uneven) == 51 && offsetof(struct ch_call_desc, number) == 56,
-    "as put together above");
+    /* A factor is that of one call. */
+    bool once = op->reduces && op->redop == CHOIR_PREMUL_SUM;
 
-/* Everything that must be the same on all ranks; never 0, which would mean "do not compare". What does not count
- * (the reduction of one that does not reduce) is 0. */
-static uint64_t next_check(const struct ch_channel *channel, const struct ch_op *op, uint64_t what,
-                           uint64_t how)
-{
-    uint64_t hash = mix(mix(mix(channel->check ^ channel->id, op->counts), what), how);
-
-    if (CH_UNLIKELY(op->algo != NULL))
-        hash = mix(hash, hash_name(op->algo));
-    return hash | 1;
+    *said = (struct ch_said){ .type = once ? CHOIR_OP_UNKNOWN : op->type,
+                              .counts = op->counts,
+                              .hash = hash_of(op) };
+    for (size_t i = 0; i < CH_CALLS_KEPT; i++) {
+        if (channel->shown[i] == said)
+            channel->shown[i] = NULL;
+    }
 }
 
-static uint64_t bits_of(double value)
+void ch_call_show(struct ch_channel *channel, uint64_t number, const struct ch_op *op,
+                  const struct ch_said *said)
 {
-    uint64_t bits;
+    struct ch_call_slot *slot = slot_of(channel, channel->me, number);
+    struct ch_call_desc desc = { .counts = op->counts,
+                                 .longest = op->longest,
+                                 .factor = op->factor,
+                                 .root = op->root,
+                                 .type = (uint16_t)op->type,
+                                 .dtype = (uint8_t)op->dtype,
+                                 .redop = (uint8_t)op->redop,
+                                 .coll = (uint8_t)op->coll,
+                                 .reduces = op->reduces,
+                                 .rooted = ch_coll_rooted(op->coll),
+                                 .uneven = op->uneven };
+    uint64_t words[CH_ARRAY_LEN(slot->words)];
 
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-/* Relaxed: published by what follows, the release of `entered` or of a flag. */
-static void put(struct ch_call_slot *slot, size_t offset, uint64_t word)
-{
-    atomic_store_explicit(&slot->words[offset / sizeof(word)], word, memory_order_relaxed);
-}
-
-void ch_call_enter(struct ch_channel *channel, const struct ch_op *op)
-{
-    uint64_t what = what_was_called(op), how = how_it_was_called(op);
-    uint64_t number = ++channel->ncalls;
-    struct ch_control *control = channel->members[channel->me].control;
-    struct ch_call_slot *slot = &control->calls[number % CH_CALLS_KEPT];
-
-    channel->check = next_check(channel, op, what, how);
-    put(slot, offsetof(struct ch_call_desc, seq), op->seq);
-    put(slot, offsetof(struct ch_call_desc, check), channel->check);
-    put(slot, offsetof(struct ch_call_desc, counts), op->counts);
-    put(slot, offsetof(struct ch_call_desc, longest), op->longest);
-    put(slot, offsetof(struct ch_call_desc, factor), bits_of(op->factor));
-    put(slot, offsetof(struct ch_call_desc, root), what);
-    put(slot, offsetof(struct ch_call_desc, coll), how);
-    put(slot, offsetof(struct ch_call_desc, number), number);
-    /* Release, pairs with the acquire in entered_by(). Nobody is rung: who sleeps waits for flags, and
-     * looks here only when that takes long. */
-    atomic_store_explicit(&control->entered, number, memory_order_release);
+    memcpy(words, &desc, sizeof(words));
+    for (size_t i = 0; i < CH_ARRAY_LEN(words); i++)
+        ch_call_put(slot, i * sizeof(words[i]), words[i]);
+    channel->shown[number % CH_CALLS_KEPT] = said;
 }
 
 /* --- comparing ------------------------------------------------------------------------------------ */

@@ -12,6 +12,7 @@
 #ifndef CH_DESCRIBE_H
 #define CH_DESCRIBE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,8 +24,52 @@
 
 enum { CH_CALL_TEXT_MAX = 96 };
 
-/* Describe the operation and say that we have entered it. Sets channel->ncalls and ->check. */
-void ch_call_enter(struct ch_channel *channel, const struct ch_op *op);
+/* What is said of `op`, in `said`, which is the channel's: its plan's, or channel->unplanned. */
+void ch_call_say(struct ch_channel *channel, const struct ch_op *op, struct ch_said *said);
+
+/* Whether that was said of an operation with the same plan, and holds for this one. */
+static inline bool ch_call_is_said(const struct ch_said *said, const struct ch_op *op)
+{
+    return ((said->type ^ op->type) | (said->counts ^ op->counts)) == 0; /* one branch */
+}
+
+/* Turned, so that the next product's low bits are made of this one's high ones. */
+static inline uint64_t ch_call_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash << 32 | hash >> 32;
+}
+
+/* A word of a descriptor. Relaxed: published by what follows, the release of `entered` or of a flag. */
+static inline void ch_call_put(struct ch_call_slot *slot, size_t offset, uint64_t word)
+{
+    atomic_store_explicit(&slot->words[offset / sizeof(word)], word, memory_order_relaxed);
+}
+
+/* The words of a slot that change only with what is said. */
+void ch_call_show(struct ch_channel *channel, uint64_t number, const struct ch_op *op,
+                  const struct ch_said *said);
+
+/* Describe the operation and say that we have entered it. Sets channel->ncalls and ->check. Inline, and of few
+ * instructions: it is in the way of every operation. */
+static inline void ch_call_enter(struct ch_channel *channel, const struct ch_op *op,
+                                 const struct ch_said *said)
+{
+    struct ch_control *control = channel->control;
+    uint64_t number = ++channel->ncalls;
+    struct ch_call_slot *slot = &control->calls[number % CH_CALLS_KEPT];
+    uint64_t check = ch_call_mix(channel->check, said->hash);
+
+    channel->check = check;
+    if (CH_UNLIKELY(channel->shown[number % CH_CALLS_KEPT] != said))
+        ch_call_show(channel, number, op, said);
+    ch_call_put(slot, offsetof(struct ch_call_desc, seq), op->seq);
+    ch_call_put(slot, offsetof(struct ch_call_desc, check), check);
+    ch_call_put(slot, offsetof(struct ch_call_desc, number), number);
+    /* Release, pairs with the acquire in entered_by(). Nobody is rung: who sleeps waits for flags, and
+     * looks here only when that takes long. */
+    atomic_store_explicit(&control->entered, number, memory_order_release);
+}
 
 /* Whether `who` has entered the operation we are in, and whether it calls it what we do. */
 enum ch_view { CH_NOT_ENTERED, CH_AGREES, CH_DIFFERS };

@@ -44,7 +44,8 @@ struct ch_op {
     /* The form of the call lets blocks differ in length; the same on all ranks. Of gather, scatter and alltoall no
      * rank knows all lengths: then the engine has the ranks compare and agree first (agree.h). */
     bool uneven;
-    uint64_t counts;  /* a hash of all that the ranks must agree on about lengths */
+    uint64_t
+        counts; /* a hash of what else the ranks must agree on about lengths; 0: `longest` says it all */
     const char *algo; /* asked for by name; NULL: chosen */
 
     int peer, tag;  /* sends and receives; peer -1: any */

@@ -136,7 +136,9 @@ static choir_status get_schedule(struct ch_channel *channel, struct ch_plan *pla
 static void drop(struct ch_plan *plan)
 {
     ch_sched_cache_put(plan->cached);
-    *plan = (struct ch_plan){ .room = plan->room, .room_for = plan->room_for };
+    *plan = (struct ch_plan){ .room = plan->room,
+                              .room_for = plan->room_for,
+                              .said = { .type = CHOIR_OP_UNKNOWN } };
 }
 
 /* Staged, but in so many rounds of so few bytes that messages are faster (16 ranks, blocks of 32 KiB in windows
@@ -276,12 +278,12 @@ choir_status ch_plan_find(struct ch_channel *channel, const struct ch_op *op, co
     if (plan == NULL || !is_same(&plan->key, &key))
         plan = place_for(channel, &key);
     *plan_out = channel->last_plan = plan;
-    plan->used = channel->ncalls;
+    plan->used = channel->ncalls + 1;
     if (CH_LIKELY(plan->cached != NULL && is_same(&plan->key, &key)))
         return CHOIR_OK;
     drop(plan);
     plan->key = key;
-    plan->used = channel->ncalls;
+    plan->used = channel->ncalls + 1;
     rc = make(channel, plan, op);
     if (rc != CHOIR_OK)
         drop(plan);

@@ -30,6 +30,13 @@ struct ch_spot {
     uint8_t region; /* enum ch_region */
 };
 
+/* What calls by one plan say of themselves (describe.h), as long as type and counts are these. */
+struct ch_said {
+    choir_optype type; /* CHOIR_OP_UNKNOWN: nothing that holds for another call */
+    uint64_t counts;
+    uint64_t hash; /* of all that must be the same on all ranks */
+};
+
 /* What a plan depends on: alike on all ranks, but for in_place. */
 struct ch_plan_key {
     size_t longest;   /* elements of the longest block of all ranks */
@@ -41,6 +48,7 @@ struct ch_plan_key {
 };
 
 struct ch_plan {
+    struct ch_said said; /* of the last call, but for those that agree on lengths first */
     struct ch_plan_key key;
     struct ch_cached_sched *cached; /* NULL: there is no plan here */
     const struct ch_sched *sched;
@@ -58,7 +66,7 @@ struct ch_plan {
     /* One for each range of the schedule; NULL: there are several rounds. In `room`, which only grows. */
     struct ch_spot *spots, *room;
     size_t room_for;
-    uint64_t used; /* when it was last asked for: the channel's calls */
+    uint64_t used; /* the number of the call that last asked for it, or of one before */
 };
 
 /* By a hash of the key, in sets in which the least recently used one makes room. */

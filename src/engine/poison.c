@@ -40,7 +40,7 @@ bool ch_poison(struct ch_channel *channel, const choir_error *record)
     /* Relaxed: it only picks one of this rank's threads. */
     if (atomic_exchange_explicit(&channel->recording, 1, memory_order_relaxed) != 0)
         return false;
-    channel->members[channel->me].control->record = *record;
+    channel->control->record = *record;
     /* Release: who sees the word sees the record. Relaxed if somebody was first: that is theirs. */
     first = atomic_compare_exchange_strong_explicit(channel->poison, &none, none + channel->me + 1,
                                                     memory_order_release, memory_order_relaxed);

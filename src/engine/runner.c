@@ -16,11 +16,10 @@
 /* Raise our flag. */
 static void raise_flag(struct ch_channel *channel, const struct ch_run *run, uint32_t flag)
 {
-    struct ch_unit *unit = &channel->members[channel->me].control->units[run->round % 2];
+    struct ch_unit *unit = &channel->control->units[run->round % 2];
 
-    /* Relaxed: published by the flag. Only looked at in the operation's first round. */
-    if (run->round == run->first_round)
-        atomic_store_explicit(&unit->check, run->check, memory_order_relaxed);
+    /* Relaxed: published by the flag. */
+    atomic_store_explicit(&unit->check, channel->check, memory_order_relaxed);
     /* Release, pairs with the acquire in look_for_a_moment(): what is staged is seen. */
     atomic_store_explicit(&unit->flag, ch_flag_value(run->round, flag), CH_POST_ORDER);
 }
@@ -30,8 +29,7 @@ static void raise_flag(struct ch_channel *channel, const struct ch_run *run, uin
 static void end_round(struct ch_channel *channel, const struct ch_run *run)
 {
     /* Release, pairs with the acquire in ask_all(): our reads are over. */
-    atomic_store_explicit(&channel->members[channel->me].control->through, run->round,
-                          CH_POST_ORDER);
+    atomic_store_explicit(&channel->control->through, run->round, CH_POST_ORDER);
     for (uint32_t who = 0; who < channel->nranks; who++) {
         const struct ch_member *member = &channel->members[who];
 
@@ -49,8 +47,7 @@ static void say_gated(struct ch_channel *channel, bool gated)
     if (CH_LIKELY(channel->gated == gated))
         return;
     channel->gated = gated;
-    atomic_store_explicit(&channel->members[channel->me].control->gated, gated,
-                          memory_order_relaxed);
+    atomic_store_explicit(&channel->control->gated, gated, memory_order_relaxed);
     if (gated)
         ch_waiter_wants_more(ch_rank_waiter(channel->rank));
 }
@@ -76,8 +73,8 @@ static uint64_t look_for_a_moment(_Atomic uint64_t *flag, uint64_t value, uint32
     return seen;
 }
 
-/* Whether `who` has raised its flag. The first time that we meet in an operation its word about it is
- * compared with ours: no byte of a different operation is taken. */
+/* Whether `who` has raised its flag. What it says of the operation is compared with what we say: no byte of a
+ * different one is taken. */
 static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint32_t who,
                             uint32_t flag)
 {
@@ -92,8 +89,7 @@ static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint
     if (run->plan->line_goes_on)
         __builtin_prefetch((const char *)unit + CH_CACHE_LINE);
     note_through(member, value);
-    if (run->round == run->first_round &&
-        CH_UNLIKELY(atomic_load_explicit(&unit->check, memory_order_relaxed) != run->check) &&
+    if (CH_UNLIKELY(atomic_load_explicit(&unit->check, memory_order_relaxed) != channel->check) &&
         ch_call_view(channel, who) != CH_AGREES)
         return ch_call_mismatch(channel);
     return CHOIR_OK;
@@ -139,11 +135,17 @@ static int fill_iov(const struct ch_channel *channel, const struct ch_run *run,
     return (int)nranges;
 }
 
+/* Never 0, which would mean "do not compare". */
+static uint64_t message_check(const struct ch_channel *channel)
+{
+    return channel->check | 1;
+}
+
 static void start_send(struct ch_channel *channel, struct ch_run *run, uint32_t to,
                        const struct ch_range *ranges, uint32_t nranges, struct iovec *iov)
 {
     ch_p2p_send(channel->rank->p2p, &run->out, (uint32_t)channel->members[to].neighbour->rank,
-                ch_channel_context(channel, false), 0, run->check, iov,
+                ch_channel_context(channel, false), 0, message_check(channel), iov,
                 fill_iov(channel, run, ranges, nranges, iov));
 }
 
@@ -151,7 +153,7 @@ static void start_recv(struct ch_channel *channel, struct ch_run *run, uint32_t 
                        const struct ch_range *ranges, uint32_t nranges, struct iovec *iov)
 {
     ch_p2p_recv(channel->rank->p2p, &run->in, channel->members[from].neighbour->rank,
-                ch_channel_context(channel, false), 0, run->check, iov,
+                ch_channel_context(channel, false), 0, message_check(channel), iov,
                 fill_iov(channel, run, ranges, nranges, iov));
 }
 
@@ -297,10 +299,8 @@ static choir_status plan(struct ch_channel *channel, struct ch_run *run, const s
  * fault; all else is ours alone, and the others would wait for us. */
 static choir_status give_up(struct ch_channel *channel, choir_status rc)
 {
-    if (rc == CHOIR_ERR_INVALID || rc == CHOIR_ERR_UNSUPPORTED) {
-        channel->last_round[channel->ncalls % CH_CALLS_KEPT] = channel->round - 1;
+    if (rc == CHOIR_ERR_INVALID || rc == CHOIR_ERR_UNSUPPORTED)
         return rc;
-    }
     return ch_poison_last_error(channel);
 }
 
@@ -323,28 +323,64 @@ static void learn_who_leads(struct ch_channel *channel, const struct ch_op *op)
     channel->after_barrier = op->coll == CH_BARRIER;
 }
 
-/* The descriptor's slot is free when all are through with the operation that had it before. */
+/* Whether the next call may be described: all are through with the one that its slot described before. That is
+ * asked for half of the slots at a time. */
+static bool slot_is_free(struct ch_channel *channel)
+{
+    if (CH_LIKELY(channel->ncalls % (CH_CALLS_KEPT / 2) != 0))
+        return true;
+    if (!all_are_through(channel, channel->half_ended))
+        return false;
+    channel->half_ended = channel->round - 1; /* of those before this half, which come next */
+    return true;
+}
+
+static void enter_unplanned(struct ch_channel *channel, const struct ch_op *op)
+{
+    ch_call_say(channel, op, &channel->unplanned);
+    ch_call_enter(channel, op, &channel->unplanned);
+}
+
+/* An operation about whose lengths the ranks have to agree first. */
+static choir_status enter_agreement(struct ch_channel *channel, struct ch_run *run,
+                                    const struct ch_op *op)
+{
+    const struct ch_op *first;
+    choir_status rc;
+
+    enter_unplanned(channel, op);
+    rc = ch_agree_prepare(channel, op, &first);
+    if (rc != CHOIR_OK)
+        return give_up(channel, rc);
+    run->phase = CH_RUN_AGREEING;
+    return start_schedule(channel, run, first, first->longest, first->uneven);
+}
+
+/* The plan comes first: what is said of calls is kept with it. One that cannot be planned is entered all the same, as
+ * the others do who refuse it alike. */
 static choir_status enter(struct ch_channel *channel, struct ch_run *run, const struct ch_op *op)
 {
-    uint64_t number = channel->ncalls + 1;
-    const struct ch_op *first = op;
+    struct ch_said *said;
+    choir_status rc;
 
-    run->waits_for = CH_FOR_ALL;
-    if (!all_are_through(channel, channel->last_round[number % CH_CALLS_KEPT]))
+    if (!slot_is_free(channel)) {
+        run->waits_for = CH_FOR_ALL;
         return CHOIR_IN_PROGRESS;
-    ch_call_enter(channel, op);
-    learn_who_leads(channel, op);
-    run->check = channel->check;
-    run->first_round = channel->round;
-    run->phase = CH_RUN_RUNNING;
-    if (ch_agree_is_needed(channel, op)) {
-        choir_status rc = ch_agree_prepare(channel, op, &first);
-
-        if (rc != CHOIR_OK)
-            return give_up(channel, rc);
-        run->phase = CH_RUN_AGREEING;
     }
-    return start_schedule(channel, run, first, first->longest, first->uneven);
+    learn_who_leads(channel, op);
+    if (ch_agree_is_needed(channel, op))
+        return enter_agreement(channel, run, op);
+    run->phase = CH_RUN_RUNNING;
+    rc = plan(channel, run, op, op->longest, op->uneven);
+    if (CH_UNLIKELY(rc != CHOIR_OK)) {
+        enter_unplanned(channel, op);
+        return give_up(channel, rc);
+    }
+    said = &channel->last_plan->said; /* which is the run's */
+    if (CH_UNLIKELY(!ch_call_is_said(said, op)))
+        ch_call_say(channel, op, said);
+    ch_call_enter(channel, op, said);
+    return CHOIR_OK;
 }
 
 static choir_status advance(struct ch_channel *channel, const struct ch_op *op, struct ch_run *run)
@@ -366,8 +402,6 @@ static choir_status advance(struct ch_channel *channel, const struct ch_op *op, 
         if (rc == CHOIR_OK)
             rc = run_schedule(channel, run);
     }
-    if (rc == CHOIR_OK)
-        channel->last_round[channel->ncalls % CH_CALLS_KEPT] = channel->round - 1;
     return rc;
 }
 

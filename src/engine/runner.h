@@ -30,8 +30,6 @@ struct ch_run {
 
     /* Counters have something between them: a compiler would count a pair in one vector, for which the processor has
      * to wait until both were stored. */
-    uint64_t check;       /* what we say of the operation */
-    uint64_t first_round; /* of the operation */
     uint64_t round;       /* now */
     uint32_t step;        /* of the schedule, the next to be done */
     uint64_t rounds_left; /* this one included */

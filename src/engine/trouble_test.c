@@ -77,6 +77,9 @@ static const struct difference differences[] = {
     { "root", 1, true, "rank 1: broadcast of 8 f32 root 0" },
     { "uneven", 1, false, "rank 1: allreduce of up to 8 f32" },
     { "barrier", 2, false, "rank 2: barrier" },
+    /* with the same plan as what the others call: */
+    { "type", 1, false, "rank 1: allreduce_coalesced of 8 f32 sum" },
+    { "lengths", 2, false, "rank 2: allreduce of 8 f32 sum" },
 };
 
 static struct ch_op op_of(const struct difference *d, struct mate *mate, float *memory)
@@ -103,15 +106,31 @@ static struct ch_op op_of(const struct difference *d, struct mate *mate, float *
         op.algo = "one-shot";
     if (strcmp(d->what, "uneven") == 0)
         op.uneven = true;
+    if (strcmp(d->what, "type") == 0)
+        op.type = CHOIR_OP_ALLREDUCE_COALESCED;
+    if (strcmp(d->what, "lengths") == 0)
+        op.counts++;
     return op;
 }
 
+struct trial {
+    struct difference difference;
+    uint32_t before; /* equal calls */
+};
+
 static choir_status differ(struct mate *mate)
 {
+    const struct trial *trial = mate->arg;
     float memory[COUNT] = { 1 };
-    struct ch_op op = op_of(mate->arg, mate, memory);
-    choir_status rc = team_do(mate, &op);
+    struct ch_op op = allreduce(memory);
+    choir_status rc = CHOIR_OK;
 
+    for (uint32_t i = 0; i < trial->before && rc == CHOIR_OK; i++)
+        rc = team_do(mate, &op);
+    if (rc != CHOIR_OK)
+        return rc;
+    op = op_of(&trial->difference, mate, memory);
+    rc = team_do(mate, &op);
     /* Who had all data may be through, and is told by its next call. */
     if (rc == CHOIR_OK) {
         op = allreduce(memory);
@@ -123,16 +142,18 @@ static choir_status differ(struct mate *mate)
 
 CHOIR_TEST_TIMED(every_difference_is_told_to_all, 60)
 {
-    for (size_t i = 0; i < CH_ARRAY_LEN(differences); i++) {
-        struct difference d = differences[i];
+    for (size_t i = 0; i < 2 * CH_ARRAY_LEN(differences); i++) {
+        struct difference d = differences[i / 2];
+        /* None, or so many that every slot has said the same more than once. */
+        struct trial trial = { d, i % 2 == 0 ? 0 : 3 * CH_CALLS_KEPT };
         struct team team;
         uint64_t began;
 
-        CHOIR_ROW("%s", d.what);
+        CHOIR_ROW("%s after %u equal calls", d.what, trial.before);
         team_start(&team, 3);
         team_channel(&team, 0);
         for (uint32_t r = 0; r < 3; r++)
-            team.mates[r].arg = &d;
+            team.mates[r].arg = &trial;
         began = ch_now();
         team_run(&team, differ);
         CHOIR_CHECK_LT((ch_now() - began) / CH_MS, (uint64_t)1000 * choir_test_slowness());
@@ -147,6 +168,37 @@ CHOIR_TEST_TIMED(every_difference_is_told_to_all, 60)
         }
         team_end(&team);
     }
+}
+
+/* What is said of a call is kept for the next one with the same plan; not so a factor. */
+static choir_status change_factors(struct mate *mate)
+{
+    for (uint32_t i = 0; i < 3 * CH_CALLS_KEPT; i++) {
+        float memory[COUNT] = { 1 };
+        struct ch_op op = allreduce(memory);
+        choir_status rc;
+
+        op.redop = CHOIR_PREMUL_SUM;
+        op.factor = mate->me + 10.0 * i;
+        rc = team_do(mate, &op);
+        if (rc != CHOIR_OK)
+            return rc;
+        if (memory[0] != 1.0f + 20.0f * (float)i)
+            return ch_fail(CHOIR_ERR_STATE, "call %u: %g", i, (double)memory[0]);
+    }
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(factors_are_those_of_the_call)
+{
+    struct team team;
+
+    team_start(&team, 2);
+    team_channel(&team, 0);
+    team_run(&team, change_factors);
+    for (uint32_t r = 0; r < 2; r++)
+        CHOIR_CHECK_STR(team.mates[r].status == CHOIR_OK ? "" : team.mates[r].error.text, "");
+    team_end(&team);
 }
 
 /* Messages are refused one by one, but what is told is who called what. */

@@ -89,5 +89,5 @@ void ch_op_length(struct ch_call *call, choir_type type, size_t count)
 {
     call->op.dtype = type;
     call->op.longest = count;
-    call->op.counts = ch_hash_add(CH_HASH_START, count);
+    call->op.counts = 0;
 }

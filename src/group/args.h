@@ -45,7 +45,7 @@ static inline void ch_op_init(struct ch_op *op, choir_optype type, enum ch_coll 
     ch_blocks_even(&op->in, 0, 1, 0, NULL, 0);
     ch_blocks_even(&op->out, 0, 1, 0, NULL, 0);
     op->longest = count;
-    op->counts = ch_hash_add(CH_HASH_START, count);
+    op->counts = 0;
     op->algo = NULL;
     op->peer = -1;
     op->tag = 0;
