@@ -85,6 +85,22 @@ CHOIR_TEST(small_messages_go_the_short_way)
     mesh_close(&mesh);
 }
 
+/* Of nothing there need not be memory, in either way. */
+CHOIR_TEST(nothing_has_no_place)
+{
+    struct ch_short s = part(true, 1, NULL, 0), r = part(false, 0, NULL, 0);
+
+    mesh_open(&mesh, 2, ROOM);
+    CHOIR_CHECK_EQ(run(0, &s), (size_t)1);
+    CHOIR_CHECK_EQ(run(1, &r), (size_t)1);
+    iov = (struct iovec){ NULL, 0 };
+    ch_p2p_send(mesh.p2p[0], &transfer, 1, CONTEXT, TAG, CHECK, &iov, 1);
+    CHOIR_CHECK(is_done(&transfer));
+    ch_p2p_recv(mesh.p2p[1], &transfer, 0, CONTEXT, TAG, CHECK, &iov, 1);
+    check_received(0);
+    mesh_close(&mesh);
+}
+
 /* Both directions in one call, whichever comes first in it. */
 CHOIR_TEST(a_send_goes_before_a_receive_looks)
 {

@@ -255,13 +255,14 @@ void ch_match_drop(struct ch_p2p *p2p, struct message *message, enum ch_frame_re
 
 /* --- p2p_in.c, p2p_out.c --- */
 
-/* Of a small message: below this a call into the kernels costs more than it saves. */
+/* Of a small message: below this a call into the kernels costs more than it saves. Of an empty one there
+ * need not be memory. */
 static inline void ch_p2p_copy(void *dst, const void *src, size_t nbytes)
 {
-    if (nbytes <= 256)
-        memcpy(dst, src, nbytes);
-    else
+    if (nbytes > 256)
         ch_copy(dst, src, nbytes);
+    else if (nbytes > 0)
+        memcpy(dst, src, nbytes);
 }
 
 /* The words for an eager message that was refused; `m` has what REFUSE said. */
