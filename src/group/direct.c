@@ -123,8 +123,9 @@ bool ch_direct_run(choir_group *group, struct ch_op *op, const char *name,
     d.op = op;
     d.name = name;
     set_time(&d, opts);
-    /* Relaxed: who sees the number finds the token taken. */
-    op->seq = atomic_fetch_add_explicit(&group->ncollectives, 1, memory_order_relaxed);
+    /* Release, pairs with the acquire in choir_group_collective_sequence(): who sees the number finds the
+     * token taken. */
+    op->seq = atomic_fetch_add_explicit(&group->ncollectives, 1, memory_order_release);
     *rc_out = run(&d);
     if (CH_UNLIKELY(*rc_out != CHOIR_OK))
         fail(&d);
