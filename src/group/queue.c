@@ -432,7 +432,6 @@ struct advance {
 static bool advance(void *arg)
 {
     struct advance *a = arg;
-
     uint64_t before = a->call->op.moves;
 
     a->rc = ch_call_advance(a->call);

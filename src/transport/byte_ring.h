@@ -51,8 +51,9 @@ choir_status ch_byte_ring_write(struct ch_byte_ring_end *end, const struct iovec
 choir_status ch_byte_ring_take(struct ch_byte_ring_end *end, void *buf, size_t nbytes,
                                size_t *done_out);
 
-/* The same without a copy: where the next `nbytes` are to be put, or are, and that they were, or are not needed any more. NULL:
- * there is no room for them, or they have not come, or go round the end of the ring. */
+/* The same without a copy: where the next `nbytes` are to be put (reserve), and that they were (commit); where
+ * they are (peek), and that they are not needed any more (consume). NULL: there is no room for them, or they have
+ * not come, or they go round the end of the ring. */
 void *ch_byte_ring_reserve(struct ch_byte_ring_end *end, size_t nbytes);
 void ch_byte_ring_commit(struct ch_byte_ring_end *end, size_t nbytes);
 const void *ch_byte_ring_peek(struct ch_byte_ring_end *end, size_t nbytes);

@@ -10,7 +10,7 @@
 
 #include "base/arch.h"
 
-/* Before frames of credit are due that nobody asked for: see ch_p2p_wants_out(). */
+/* What a receive sends for others at most, who were waiting for the credit that came with it. */
 enum { OUT_NBYTES = 64 * 1024 };
 
 enum outcome { NOT_YET, TAKEN, NOT_SHORT };
@@ -68,8 +68,8 @@ static enum outcome take_next(struct ch_p2p *p2p, struct peer *peer, const struc
     if (at == NULL)
         return NOT_SHORT;
     f = *at;
-    atomic_signal_fence(
-        memory_order_seq_cst); /* what was checked is what is used: it is a peer's memory */
+    /* It is a peer's memory: what was checked is what is used. */
+    atomic_signal_fence(memory_order_seq_cst);
     if (!is_wanted(p2p, peer, &f, e))
         return NOT_SHORT;
     ch_p2p_copy(data, at + 1, e->nbytes);

@@ -11,8 +11,8 @@
  * messages go and how long each is. Each rank starts all its sends and receives in an order of its own, keeping
  * only that of each pair and tag, moves things now and then, and waits for all in the end. What the k-th receive
  * of a pair and tag must hold follows from the plan; a receive from any source must hold the next message of the
- * source that it names. Some try the short way first. A last kind of message is taken back at random, by either side or both: it ends, and if
- * it arrived it is right.
+ * source that it names. Some try the short way first. A last kind of message is taken back at random, by either
+ * side or both: it ends, and if it arrived it is right.
  */
 enum { RANKS = 5, CONTEXTS = 2, TAGS = 3, ANY_TAG = TAGS, FICKLE_TAG = 1000, PER_LANE = 6 };
 

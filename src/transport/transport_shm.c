@@ -49,7 +49,6 @@ static void ring_consume(struct ch_stream *stream, size_t nbytes)
 static choir_status ring_recv(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out)
 {
     struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
-
     choir_status rc;
 
     s->in.past_caches = stream->past_caches;
@@ -83,7 +82,8 @@ const struct ch_transport_ops ch_transport_shm = {
     .consume = ring_consume,
 };
 
-/* What we send to ourselves has to be read by p2p as well: nobody would tell it of what was put there behind its back. */
+/* No short way (p2p_short.c): what we send to ourselves nobody would tell p2p of, if it were put there behind
+ * its back. */
 const struct ch_transport_ops ch_transport_self = {
     .name = "self",
     .send = ring_send,
