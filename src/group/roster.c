@@ -143,8 +143,8 @@ static choir_status settle_failure(const struct meeting *meeting)
     choir_status rc;
 
     ch_error_save(&why);
-    if (why.code == CHOIR_ERR_DEAD ||
-        (why.culprit < 0 && (why.code == CHOIR_ERR_NETWORK || why.code == CHOIR_ERR_TIMEOUT)))
+    if (why.code == CHOIR_ERR_DEAD || why.code == CHOIR_ERR_NETWORK ||
+        (why.culprit < 0 && why.code == CHOIR_ERR_TIMEOUT))
         (void)choir_store_get(meeting->store, choir_str("done"),
                               why.code == CHOIR_ERR_DEAD ? FIRST_CAUSE_MS / 4 : FIRST_CAUSE_MS,
                               &verdict);

@@ -4,6 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -94,6 +97,52 @@ CHOIR_TEST(bytes_and_descriptors_arrive)
                        CHOIR_ERR_INVALID);
     close_fds(files, CH_FDPASS_FDS_MAX);
     close_fds(pair, 2);
+    rig_fini(&rig);
+}
+
+static _Atomic int last_words_fd = -1; /* -2: no more */
+
+static void *say_last_words(void *arg)
+{
+    struct rig rig;
+    struct ch_patience patience;
+    int sock;
+
+    (void)arg;
+    CHOIR_CHECK_OK(rig_init(&rig));
+    patience = ample(&rig);
+    while ((sock = atomic_exchange(&last_words_fd, -1)) != -2) {
+        if (sock < 0) {
+            sched_yield();
+            continue;
+        }
+        CHOIR_CHECK_OK(ch_fdpass_send(sock, NULL, 0, NULL, 0, &patience));
+        ch_sys_close(sock);
+    }
+    rig_fini(&rig);
+    return NULL;
+}
+
+/* However the kernel's two looks, for a message and for the end, fall between the peer's sending and closing. */
+CHOIR_TEST_TIMED(a_last_message_is_not_taken_for_the_end, 120)
+{
+    struct rig rig;
+    pthread_t thread;
+
+    CHOIR_CHECK_OK(rig_init(&rig));
+    CHOIR_CHECK_EQ(pthread_create(&thread, NULL, say_last_words, NULL), 0);
+    for (int i = 0; i < (choir_test_long() ? 100000 : 2000); i++) {
+        struct ch_patience patience = ample(&rig);
+        size_t nbytes;
+        int pair[2];
+
+        CHOIR_CHECK_OK(ch_fdpass_pair(pair));
+        atomic_store(&last_words_fd, pair[1]);
+        CHOIR_CHECK_OK(ch_fdpass_recv(pair[0], NULL, 0, &nbytes, NULL, 0, &patience));
+        ch_sys_close(pair[0]);
+    }
+    atomic_store(&last_words_fd, -2);
+    pthread_join(thread, NULL);
     rig_fini(&rig);
 }
 
