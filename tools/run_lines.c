@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_MAX_NBYTES = 1024 * 1024, BEGINNING_MS = 100, OPEN_MS = 1000 };
+enum { LINE_MAX_NBYTES = 1024 * 1024, BEGINNING_MS = 100, OPEN_MS = 5000 };
 
 /* --- prefixes --------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """torch_flight_test.py - PyTorch's own analyser of flight records reads ours and comes to the right verdict."""
-# seconds: 120
+# timeout: 120
 import os
 import pathlib
 import pickle
