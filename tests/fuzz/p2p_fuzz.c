@@ -69,15 +69,14 @@ static void recv_short(struct ch_p2p *p2p)
 }
 
 /* Hand the bytes over as the peer's side of the ring would. */
-static void feed(struct ch_p2p *p2p, const unsigned char *data, size_t size, size_t pace)
+static void feed(struct ch_p2p *p2p, struct ch_byte_ring_end *end, const unsigned char *data,
+                 size_t size, size_t pace)
 {
-    struct ch_byte_ring_end end = { .ring = in, .room = ROOM };
-
     for (size_t at = 0; at < size;) {
         struct iovec iov = { (void *)(uintptr_t)(data + at), size - at < pace ? size - at : pace };
         size_t done = 0;
 
-        if (ch_byte_ring_write(&end, &iov, 1, &done) == CHOIR_OK)
+        if (ch_byte_ring_write(end, &iov, 1, &done) == CHOIR_OK)
             at += done;
         else if (!ch_p2p_progress(p2p))
             return; /* the peer was given up */
@@ -108,12 +107,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     uint64_t before = ch_mem_count(CH_SUB_TRANSPORT).live_blocks;
     struct ch_stream *stream;
     struct ch_bell bell;
+    struct ch_byte_ring_end end = { .room = ROOM };
     struct ch_p2p *p2p;
     size_t half;
 
     if (size == 0)
         return 0;
-    in = ch_zalloc_aligned(CH_CACHE_UNIT, ch_byte_ring_nbytes(ROOM));
+    end.ring = in = ch_zalloc_aligned(CH_CACHE_UNIT, ch_byte_ring_nbytes(ROOM));
     out = ch_zalloc_aligned(CH_CACHE_UNIT, ch_byte_ring_nbytes(ROOM));
     ch_bell_attach(&bell, &word, -1);
     fuzz_check(in != NULL && out != NULL);
@@ -126,10 +126,14 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     start_all(p2p);
 
     half = (data[0] & 1) ? (size - 1) / 2 : size - 1;
-    feed(p2p, data + 1, half, 1 + (size_t)(data[0] >> 2) * 16);
+    feed(p2p, &end, data + 1, half, 1 + (size_t)(data[0] >> 2) * 16);
     for (int i = 0; i < TRANSFERS && (data[0] & 2); i += 2)
         ch_p2p_cancel(p2p, &transfers[i], CHOIR_ERR_TIMEOUT);
-    feed(p2p, data + 1 + half, size - 1 - half, 1 + (size_t)(data[0] >> 2) * 16);
+    feed(p2p, &end, data + 1 + half, size - 1 - half, 1 + (size_t)(data[0] >> 2) * 16);
+    if (data[0] & 4) {
+        atomic_store(&in->written, UINT64_MAX); /* more than there is room for */
+        ch_p2p_progress(p2p);
+    }
 
     fuzz_check(ch_mem_count(CH_SUB_TRANSPORT).live_bytes < 2 * CH_P2P_KEPT);
     ch_p2p_fail_peer(p2p, 1, &record);
