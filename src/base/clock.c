@@ -84,7 +84,7 @@ static struct sample take_sample(void)
 
 /* False if it changed meanwhile. Acquire on every field: each load stays in front of the later ones,
  * and one that sees a new field also sees the odd sequence number stored before it. */
-static bool read_line(struct line *out, uint32_t *sequence_out)
+static inline bool read_line(struct line *out, uint32_t *sequence_out)
 {
     uint32_t sequence = atomic_load_explicit(&the_clock.sequence, memory_order_acquire);
 
@@ -299,7 +299,7 @@ static CH_NOINLINE bool now_steering(const struct line *line, uint64_t ticks, ui
     return !stale;
 }
 
-static inline uint64_t read_clock(bool rough)
+static CH_NOINLINE uint64_t read_clock(bool rough)
 {
     for (;;) {
         int source = source_now();
@@ -329,14 +329,32 @@ static inline uint64_t read_clock(bool rough)
     }
 }
 
+/* What read_clock() nearly always comes to. False: ask that. */
+static CH_ALWAYS_INLINE bool glance(bool rough, uint64_t *now_out)
+{
+    struct line line;
+    uint32_t sequence;
+    uint64_t ticks;
+
+    if (source_now() != COUNTER || !read_line(&line, &sequence))
+        return false;
+    ticks = rough ? ch_arch_ticks_rough() : ch_arch_ticks();
+    *now_out = on_line(&line, ticks);
+    return line_is_current(sequence) && ticks <= line.steer_at;
+}
+
 uint64_t ch_now(void)
 {
-    return read_clock(false);
+    uint64_t now;
+
+    return CH_LIKELY(glance(false, &now)) ? now : read_clock(false);
 }
 
 uint64_t ch_now_rough(void)
 {
-    return read_clock(true);
+    uint64_t now;
+
+    return CH_LIKELY(glance(true, &now)) ? now : read_clock(true);
 }
 
 uint64_t ch_now_to_monotonic(uint64_t now)
