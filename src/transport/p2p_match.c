@@ -11,23 +11,6 @@
 
 #include "base/error.h"
 
-static uint32_t hash(uint64_t context, uint64_t tag)
-{
-    return (
-        uint32_t)(((context + tag * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd)) >>
-                  40);
-}
-
-uint32_t ch_bucket_of(uint64_t context, uint64_t tag)
-{
-    return hash(context, tag) % NBUCKETS;
-}
-
-uint32_t ch_gone_slot(uint64_t context)
-{
-    return hash(context, 0) % NGONE;
-}
-
 bool ch_context_ended(const struct ch_p2p *p2p, uint64_t context, const choir_error **record_out)
 {
     *record_out = NULL;

@@ -123,11 +123,23 @@ static uint32_t give_credit(struct peer *peer)
     return credit;
 }
 
-/* A whole message into `to`, where it is read from. */
-static void write_message(struct ch_frame *to, const struct ch_frame *f, const void *data)
+/* A whole message into `to`, where it is read from: field by field, as one put together elsewhere of small stores would be
+ * waited for before it could be copied. */
+static void write_message(struct ch_frame *to, const struct ch_envelope *e, uint32_t credit,
+                          const void *data)
 {
-    *to = *f;
-    ch_p2p_copy(to + 1, data, f->nbytes);
+    to->nbytes = (uint32_t)e->nbytes;
+    to->kind = CH_FRAME_EAGER;
+    to->reason = 0;
+    to->flags = 0;
+    to->credit = credit;
+    to->zero = 0;
+    to->context = e->context;
+    to->tag = e->tag;
+    to->check = e->check;
+    to->total = e->nbytes;
+    to->id = to->rid = 0;
+    ch_p2p_copy(to + 1, data, e->nbytes);
 }
 
 /* With nothing before it and room for it, in one piece: frame and payload straight to where they are read from. */
@@ -145,15 +157,7 @@ bool ch_p2p_send_whole(struct ch_p2p *p2p, struct peer *peer, const struct ch_en
     to = stream->ops->reserve(stream, whole);
     if (to == NULL)
         return false;
-    write_message(to,
-                  &(struct ch_frame){ .kind = CH_FRAME_EAGER,
-                                      .nbytes = (uint32_t)e->nbytes,
-                                      .credit = give_credit(peer),
-                                      .context = e->context,
-                                      .tag = e->tag,
-                                      .check = e->check,
-                                      .total = e->nbytes },
-                  data);
+    write_message(to, e, give_credit(peer), data);
     peer->used += ch_frame_charge((uint32_t)e->nbytes);
     stream->ops->commit(stream, whole);
     return true;

@@ -13,8 +13,6 @@
 /* What a receive sends for others at most, who were waiting for the credit that came with it. */
 enum { OUT_NBYTES = 64 * 1024 };
 
-enum outcome { NOT_YET, TAKEN, NOT_SHORT };
-
 /* There is a way to it, through memory. */
 static bool is_open(const struct peer *peer)
 {
@@ -31,54 +29,57 @@ static bool is_next(const struct ch_p2p *p2p, const struct peer *peer, const str
 }
 
 /* Whether it is the message that is waited for, in every field: what is not is for dispatch() to judge. */
-static bool is_wanted(const struct ch_p2p *p2p, const struct peer *peer, const struct ch_frame *f,
-                      const struct ch_envelope *e)
+static inline bool is_wanted(const struct ch_p2p *p2p, const struct peer *peer,
+                             const struct ch_frame *f, const struct ch_envelope *e, uint32_t charge)
 {
     return f->kind == CH_FRAME_EAGER && f->context == e->context && f->tag == e->tag &&
            f->check == e->check && f->nbytes == e->nbytes && f->total == e->nbytes &&
            f->flags == 0 && f->zero == 0 && f->credit <= peer->used &&
-           ch_frame_charge(f->nbytes) <= p2p->kept_max - peer->kept;
+           charge <= p2p->kept_max - peer->kept;
 }
 
-static void account(struct ch_p2p *p2p, struct peer *peer, const struct ch_frame *f)
+static CH_NOINLINE void write_out(struct ch_p2p *p2p, struct peer *peer)
 {
-    uint32_t charge = ch_frame_charge(f->nbytes);
     size_t budget = OUT_NBYTES;
 
-    peer->used -= f->credit;
+    ch_p2p_pump_out(p2p, peer, &budget);
+}
+
+static inline void account(struct ch_p2p *p2p, struct peer *peer, uint32_t credit, uint32_t charge)
+{
+    peer->used -= credit;
     peer->kept += charge;
     peer->owed += charge;
     if (CH_UNLIKELY(!ch_list_empty(&peer->held)))
         ch_p2p_release_held(p2p, peer);
     if (CH_UNLIKELY(ch_p2p_wants_out(p2p, peer)))
-        ch_p2p_pump_out(p2p, peer, &budget);
+        write_out(p2p, peer);
 }
 
-static enum outcome take_next(struct ch_p2p *p2p, struct peer *peer, const struct ch_envelope *e,
-                              void *data)
+/* There is something to read. False: it is not for the short way. */
+static inline bool take_next(struct ch_p2p *p2p, struct peer *peer, const struct ch_envelope *e,
+                             void *data)
 {
     struct ch_stream *stream = peer->stream;
     size_t whole = sizeof(struct ch_frame) + e->nbytes + ch_frame_fill((uint32_t)e->nbytes);
-    const struct ch_frame *at;
+    uint32_t charge = ch_frame_charge((uint32_t)e->nbytes);
+    const struct ch_frame *at = stream->ops->peek(stream, whole);
     struct ch_frame f;
 
-    if (!ch_stream_readable(stream))
-        return NOT_YET;
-    at = stream->ops->peek(stream, whole);
     if (at == NULL)
-        return NOT_SHORT;
+        return false;
     f = *at;
     /* It is a peer's memory: what was checked is what is used. */
     atomic_signal_fence(memory_order_seq_cst);
-    if (!is_wanted(p2p, peer, &f, e))
-        return NOT_SHORT;
+    if (!is_wanted(p2p, peer, &f, e, charge))
+        return false;
     ch_p2p_copy(data, at + 1, e->nbytes);
     stream->ops->consume(stream, whole);
-    account(p2p, peer, &f);
-    return TAKEN;
+    account(p2p, peer, f.credit, charge);
+    return true;
 }
 
-static bool send_short(struct ch_p2p *p2p, const struct ch_short *s)
+static inline bool send_short(struct ch_p2p *p2p, const struct ch_short *s)
 {
     struct peer *peer = &p2p->peers[s->peer];
 
@@ -86,22 +87,22 @@ static bool send_short(struct ch_p2p *p2p, const struct ch_short *s)
            ch_p2p_send_whole(p2p, peer, &s->envelope, s->data);
 }
 
-static bool recv_short(struct ch_p2p *p2p, const struct ch_short *s, int looks)
+static inline bool recv_short(struct ch_p2p *p2p, const struct ch_short *s, int looks)
 {
     struct peer *peer = &p2p->peers[s->peer];
-    enum outcome outcome;
 
     if (s->envelope.nbytes > CH_P2P_EAGER || !is_open(peer) || !is_next(p2p, peer, &s->envelope))
         return false;
-    do {
-        outcome = take_next(p2p, peer, &s->envelope, s->data);
-    } while (outcome == NOT_YET && --looks > 0);
-    return outcome == TAKEN;
+    while (!ch_stream_readable(peer->stream)) {
+        if (--looks <= 0)
+            return false;
+    }
+    return take_next(p2p, peer, &s->envelope, s->data);
 }
 
 /* Those that go one way, in order, up to the first that is not short: none may overtake it. */
-static size_t all_of(struct ch_p2p *p2p, struct ch_short *parts, size_t count, bool sends,
-                     int looks)
+static CH_ALWAYS_INLINE size_t all_of(struct ch_p2p *p2p, struct ch_short *parts, size_t count,
+                                      bool sends, int looks)
 {
     size_t done = 0;
 
@@ -116,6 +117,21 @@ static size_t all_of(struct ch_p2p *p2p, struct ch_short *parts, size_t count, b
     return done;
 }
 
+/* As ch_p2p_leave(), but for refusals, of which there are none by this: whoever has some comes back for them. */
+static inline void leave(struct ch_p2p *p2p) CH_RELEASES(&p2p->lock) CH_NO_TSA
+{
+    bool rung = p2p->rung;
+
+    if (CH_UNLIKELY(!ch_list_empty(&p2p->callbacks))) {
+        ch_p2p_leave_slow(p2p);
+        return;
+    }
+    p2p->rung = false;
+    ch_unlock(&p2p->lock);
+    if (CH_UNLIKELY(rung))
+        ch_bell_after_store(&p2p->bell);
+}
+
 size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, int looks)
 {
     const choir_error *record;
@@ -126,6 +142,6 @@ size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, in
         done = all_of(p2p, parts, count, true, 0);
         done += all_of(p2p, parts, count, false, looks);
     }
-    ch_p2p_leave(p2p);
+    leave(p2p);
     return done;
 }

@@ -35,7 +35,7 @@ static bool got(size_t nbytes)
 {
     struct ch_short s = part(false, 0, in[0], nbytes);
 
-    memset(in[0], 0, sizeof(in[0]));
+    memset(in[0], 0, nbytes);
     if (run(1, &s) == 0) {
         CHOIR_CHECK(!s.done);
         return false;
@@ -171,6 +171,19 @@ CHOIR_TEST(what_is_not_wanted_is_left_alone)
     CHOIR_ROW("a peer that is lost");
     ch_p2p_fail_peer(mesh.p2p[1], 0, &(choir_error){ .code = CHOIR_ERR_DEAD });
     CHOIR_CHECK(!got(8));
+    mesh_close(&mesh);
+}
+
+/* Copies differ by length: each is whole, and touches nothing behind it. */
+CHOIR_TEST(every_small_length_arrives)
+{
+    mesh_open(&mesh, 2, ROOM);
+    for (size_t n = 1; n <= 300; n++) {
+        CHOIR_CHECK(sent(n));
+        in[0][n] = 99;
+        CHOIR_CHECK(got(n));
+        CHOIR_CHECK_EQ(in[0][n], 99);
+    }
     mesh_close(&mesh);
 }
 

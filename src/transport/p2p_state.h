@@ -128,8 +128,10 @@ struct peer {
     struct out_state out;
 
     struct in_state in;
-    size_t used, kept;
+    size_t used;
     uint64_t asked_to, asks;
+    size_t
+        kept; /* not beside `used`: compilers make one load of two, which waits for the stores before it */
     uint32_t nfree; /* offers kept free of charge; their receives were taken back */
 
     uint32_t rank;
@@ -232,8 +234,23 @@ void ch_transfer_advance(struct ch_transfer *t, size_t nbytes);
 
 /* --- p2p_match.c --- */
 
-uint32_t ch_bucket_of(uint64_t context, uint64_t tag);
-uint32_t ch_gone_slot(uint64_t context);
+static inline uint32_t ch_hash_of(uint64_t context, uint64_t tag)
+{
+    return (
+        uint32_t)(((context + tag * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd)) >>
+                  40);
+}
+
+static inline uint32_t ch_bucket_of(uint64_t context, uint64_t tag)
+{
+    return ch_hash_of(context, tag) % NBUCKETS;
+}
+
+static inline uint32_t ch_gone_slot(uint64_t context)
+{
+    return ch_hash_of(context, 0) % NGONE;
+}
+
 /* Whether it failed, with its record, or is gone, with none. */
 bool ch_context_ended(const struct ch_p2p *p2p, uint64_t context, const choir_error **record_out);
 /* The first receive for it, out of its bucket; NULL: there is none. */
@@ -259,10 +276,18 @@ void ch_match_drop(struct ch_p2p *p2p, struct message *message, enum ch_frame_re
  * need not be memory. */
 static inline void ch_p2p_copy(void *dst, const void *src, size_t nbytes)
 {
-    if (nbytes > 256)
+    uint64_t first, last;
+
+    if (nbytes >= sizeof(first) && nbytes <= 2 * sizeof(first)) { /* without a call at all */
+        memcpy(&first, src, sizeof(first));
+        memcpy(&last, (const char *)src + nbytes - sizeof(last), sizeof(last));
+        memcpy(dst, &first, sizeof(first));
+        memcpy((char *)dst + nbytes - sizeof(last), &last, sizeof(last));
+    } else if (nbytes > 256) {
         ch_copy(dst, src, nbytes);
-    else if (nbytes > 0)
+    } else if (nbytes > 0) {
         memcpy(dst, src, nbytes);
+    }
 }
 
 /* The words for an eager message that was refused; `m` has what REFUSE said. */
