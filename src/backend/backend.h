@@ -29,7 +29,7 @@ struct ch_plain {
     size_t count;
     int peer, tag;
     int64_t timeout_ms; /* as in choir_coll_opts */
-    bool done;          /* run_short() has carried it out, well */
+    bool done;          /* run_short() has carried it out, well; not set if it has all */
 };
 
 struct ch_backend_ops {

@@ -88,18 +88,22 @@ static size_t run_short(void *self, struct ch_plain *parts, size_t count)
     struct ch_short shorts[CH_PLAIN_MAX];
     size_t done;
 
-    for (size_t i = 0; i < count; i++)
-        shorts[i] = (struct ch_short){
-            .envelope = { .context = context,
-                          .tag = (uint64_t)parts[i].tag,
-                          .check = check_of(parts[i].dtype),
-                          .nbytes = parts[i].count * ch_type_bytes[parts[i].dtype] },
-            .data = parts[i].data,
-            .peer = (uint32_t)channel->members[parts[i].peer].neighbour->rank,
-            .is_send = parts[i].type == CHOIR_OP_SEND
-        };
+    for (size_t i = 0; i < count; i++) {
+        struct ch_short *s = &shorts[i]; /* not cleared */
+
+        s->envelope.context = context;
+        s->envelope.tag = (uint64_t)parts[i].tag;
+        s->envelope.check = check_of(parts[i].dtype);
+        s->envelope.nbytes = parts[i].count * ch_type_bytes[parts[i].dtype];
+        s->data = parts[i].data;
+        s->peer = (uint32_t)channel->members[parts[i].peer].neighbour->rank;
+        s->is_send = parts[i].type == CHOIR_OP_SEND;
+        s->done = false;
+    }
     done = ch_p2p_short(channel->rank->p2p, shorts, count,
                         channel->looks > 0 ? LOOKS_SHORT : LOOKS_CROWDED);
+    if (CH_LIKELY(done == count))
+        return count;
     for (size_t i = 0; i < count; i++)
         parts[i].done = shorts[i].done;
     return done;

@@ -54,20 +54,25 @@ static struct batch *find_locked(choir_group *group)
     return NULL;
 }
 
-static struct batch *find(choir_group *group)
+static CH_NOINLINE struct batch *find_listed(choir_group *group)
 {
     struct batch *batch;
 
-    /* Relaxed: this thread's own batch is what it looks for, and that it wrote itself. */
-    if (atomic_load_explicit(&group->nbatches, memory_order_relaxed) == 0)
-        return NULL;
-    /* Relaxed: the same. */
-    if (atomic_load_explicit(&group->batch_owner, memory_order_relaxed) == this_thread())
-        return group->batch;
     ch_lock(&group->lock);
     batch = find_locked(group);
     ch_unlock(&group->lock);
     return batch;
+}
+
+static inline struct batch *find(choir_group *group)
+{
+    /* Relaxed: this thread's own batch is what it looks for, and that it wrote itself. */
+    if (CH_LIKELY(atomic_load_explicit(&group->batch_owner, memory_order_relaxed) == this_thread()))
+        return group->batch;
+    /* Relaxed: the same. */
+    if (CH_LIKELY(atomic_load_explicit(&group->nbatches, memory_order_relaxed) == 0))
+        return NULL;
+    return find_listed(group);
 }
 
 static void empty(struct batch *batch)
@@ -108,7 +113,16 @@ static struct batch *open_own(choir_group *group)
     return own; /* not group->batch, which may be another thread's by now */
 }
 
-static bool open_another(choir_group *group)
+/* With the lock, so that it needs no exchange. */
+static void count_listed(choir_group *group, int64_t change)
+{
+    uint64_t count = atomic_load_explicit(&group->nbatches, memory_order_relaxed);
+
+    ch_lock_assert_held(&group->lock);
+    atomic_store_explicit(&group->nbatches, count + (uint64_t)change, memory_order_relaxed);
+}
+
+static CH_NOINLINE bool open_another(choir_group *group)
 {
     struct batch *batch = ch_zalloc(sizeof(*batch));
 
@@ -117,6 +131,7 @@ static bool open_another(choir_group *group)
     batch->thread = pthread_self();
     ch_lock(&group->lock);
     ch_list_push_back(&group->batches, &batch->link);
+    count_listed(group, 1);
     ch_unlock(&group->lock);
     return true;
 }
@@ -124,14 +139,14 @@ static bool open_another(choir_group *group)
 /* It is over, well or not. */
 static void close_batch(choir_group *group, struct batch *batch)
 {
-    atomic_fetch_sub_explicit(&group->nbatches, 1, memory_order_relaxed);
-    if (batch->is_groups) {
+    if (CH_LIKELY(batch->is_groups)) {
         empty(batch);
         atomic_store_explicit(&group->batch_owner, 0, memory_order_release);
         return;
     }
     ch_lock(&group->lock);
     ch_list_remove(&batch->link);
+    count_listed(group, -1);
     ch_unlock(&group->lock);
     destroy(batch);
 }
@@ -163,20 +178,17 @@ choir_status choir_batch_begin(choir_group *group)
         return rc;
     if (open_own(group) == NULL && !open_another(group))
         return ch_fail(CHOIR_ERR_NOMEM, "choir_batch_begin: no memory for a batch");
-    atomic_fetch_add_explicit(&group->nbatches, 1, memory_order_relaxed);
     return CHOIR_OK;
 }
 
-bool ch_batch_add_plain(choir_group *group, const struct ch_plain *plain, bool *open_out)
+struct ch_plain *ch_batch_place(choir_group *group)
 {
     struct batch *batch = find(group);
 
-    *open_out = batch != NULL;
     if (batch == NULL || batch->has_works || batch->nplain == CH_PLAIN_MAX ||
         ch_group_check(group) != CHOIR_OK)
-        return false;
-    batch->plain[batch->nplain++] = *plain;
-    return true;
+        return NULL;
+    return &batch->plain[batch->nplain++];
 }
 
 static void note_failure(struct batch *batch, choir_status rc)
@@ -386,22 +398,13 @@ static bool run_plain(choir_group *group, struct batch *batch, choir_status *rc_
            ch_plain_run(group, batch->plain, batch->nplain, rc_out);
 }
 
-choir_status choir_batch_end(choir_group *group, choir_work **work_out)
+/* As works. */
+static CH_NOINLINE choir_status end_of_works(choir_group *group, struct batch *batch,
+                                             choir_work **work_out)
 {
     choir_work *parent = NULL;
-    struct batch *batch;
-    choir_status rc = ch_group_given(group, "choir_batch_end");
+    choir_status rc;
 
-    if (rc != CHOIR_OK)
-        return rc;
-    batch = find(group);
-    if (batch == NULL)
-        return ch_fail(CHOIR_ERR_STATE,
-                       "choir_batch_end: this thread has no batch open on group %s", group->name);
-    if (work_out == NULL && run_plain(group, batch, &rc)) {
-        close_batch(group, batch);
-        return rc;
-    }
     unfold(group, batch);
     rc = end(group, batch, &parent);
     if (rc != CHOIR_OK)
@@ -414,6 +417,23 @@ choir_status choir_batch_end(choir_group *group, choir_work **work_out)
     *work_out = parent;
     ch_work_part_done(parent, NULL);
     return CHOIR_OK;
+}
+
+choir_status choir_batch_end(choir_group *group, choir_work **work_out)
+{
+    struct batch *batch;
+    choir_status rc = ch_group_given(group, "choir_batch_end");
+
+    if (CH_UNLIKELY(rc != CHOIR_OK))
+        return rc;
+    batch = find(group);
+    if (CH_UNLIKELY(batch == NULL))
+        return ch_fail(CHOIR_ERR_STATE,
+                       "choir_batch_end: this thread has no batch open on group %s", group->name);
+    if (work_out != NULL || !run_plain(group, batch, &rc))
+        return end_of_works(group, batch, work_out);
+    close_batch(group, batch);
+    return rc;
 }
 
 void ch_batches_forget(choir_group *group)

@@ -14,8 +14,9 @@ bool ch_batch_is_open(choir_group *group);
 /* The same for a call that is about to put a work into it: what is in it so far becomes works too. */
 bool ch_batch_takes_works(choir_group *group);
 
-/* Put a send or receive into this thread's batch, as what was asked for; false if there is none, or it has works. */
-bool ch_batch_add_plain(choir_group *group, const struct ch_plain *plain, bool *open_out);
+/* Where to put the next send or receive of this thread's batch, as what was asked for; NULL if there is none, or it has
+ * works. */
+struct ch_plain *ch_batch_place(choir_group *group);
 
 /* For calls that cannot wait for the end of a batch: CHOIR_ERR_STATE if there is one. */
 choir_status ch_batch_refuse(choir_group *group);

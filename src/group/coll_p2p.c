@@ -37,53 +37,90 @@ static choir_status build(struct ch_call *call, const choir_buf *buf, int peer, 
     return ch_call_results(call, buf, 1);
 }
 
-/* The short way: into this thread's batch, or at once. */
-static bool go_plain(choir_group *group, struct ch_plain *plain, choir_status *rc_out)
-{
-    bool open;
+/* --- choir_send(), choir_recv() ------------------------------------------------------------------- */
 
-    *rc_out = CHOIR_OK;
-    return ch_batch_add_plain(group, plain, &open) ||
-           (!open && ch_plain_run(group, plain, 1, rc_out));
+static inline void fill_in(struct ch_plain *plain, choir_optype type, const choir_buf *buf,
+                           int peer, int tag, const choir_coll_opts *opts)
+{
+    plain->type = type;
+    plain->dtype = buf->type;
+    plain->data = buf->data;
+    plain->count = buf->count;
+    plain->peer = peer;
+    plain->tag = tag;
+    plain->timeout_ms = opts != NULL ? opts->timeout_ms : 0;
+    plain->done = false;
+}
+
+static bool run_alone(choir_group *group, choir_optype type, const choir_buf *buf, int peer,
+                      int tag, const choir_coll_opts *opts, choir_status *rc_out)
+{
+    struct ch_plain plain;
+
+    if (ch_batch_is_open(group))
+        return false;
+    fill_in(&plain, type, buf, peer, tag, opts);
+    return ch_plain_run(group, &plain, 1, rc_out);
+}
+
+/* A call takes room: apart, so that those who need none do not make it. */
+static CH_NOINLINE choir_status go_long(choir_group *group, choir_optype type, const choir_buf *buf,
+                                        int peer, int tag, const choir_coll_opts *opts,
+                                        choir_work **work_out)
+{
+    bool sends = type == CHOIR_OP_SEND;
+    struct ch_call here, *call;
+    choir_status rc = ch_call_open(group, sends ? "choir_send" : "choir_recv", type, opts,
+                                   work_out != NULL, &here, &call);
+
+    if (rc != CHOIR_OK)
+        return rc;
+    rc = check_peer(call, sends ? "to" : "from", peer);
+    if (rc == CHOIR_OK)
+        rc = build(call, buf, peer, tag, sends);
+    return ch_call_issue(call, rc, work_out);
+}
+
+/* By itself: the short way, if it is one for it. */
+static CH_NOINLINE choir_status go_alone(choir_group *group, choir_optype type,
+                                         const choir_buf *buf, int peer, int tag,
+                                         const choir_coll_opts *opts)
+{
+    choir_status rc;
+
+    if (run_alone(group, type, buf, peer, tag, opts, &rc))
+        return rc;
+    return go_long(group, type, buf, peer, tag, opts, NULL);
+}
+
+static CH_ALWAYS_INLINE choir_status go(choir_group *group, choir_optype type, const choir_buf *buf,
+                                        int peer, int tag, const choir_coll_opts *opts,
+                                        choir_work **work_out)
+{
+    struct ch_plain *place;
+
+    if (CH_UNLIKELY(!ch_plain_is(group, buf, peer, tag, opts, work_out)))
+        return go_long(group, type, buf, peer, tag, opts, work_out);
+    place = ch_batch_place(group);
+    if (place == NULL)
+        return go_alone(group, type, buf, peer, tag, opts);
+    fill_in(place, type, buf, peer, tag, opts);
+    return CHOIR_OK;
 }
 
 choir_status choir_send(choir_group *group, choir_buf buf, int to, int tag,
                         const choir_coll_opts *opts, choir_work **work_out)
 {
-    struct ch_call here, *call;
-    struct ch_plain plain;
-    choir_status rc;
-
-    if (ch_plain_is(group, CHOIR_OP_SEND, &buf, to, tag, opts, work_out, &plain) &&
-        go_plain(group, &plain, &rc))
-        return rc;
-    rc = ch_call_open(group, "choir_send", CHOIR_OP_SEND, opts, work_out != NULL, &here, &call);
-    if (rc != CHOIR_OK)
-        return rc;
-    rc = check_peer(call, "to", to);
-    if (rc == CHOIR_OK)
-        rc = build(call, &buf, to, tag, true);
-    return ch_call_issue(call, rc, work_out);
+    return go(group, CHOIR_OP_SEND, &buf, to, tag, opts, work_out);
 }
 
 choir_status choir_recv(choir_group *group, choir_buf buf, int from, int tag,
                         const choir_coll_opts *opts, choir_work **work_out)
 {
-    struct ch_call here, *call;
-    struct ch_plain plain;
-    choir_status rc;
-
-    if (ch_plain_is(group, CHOIR_OP_RECV, &buf, from, tag, opts, work_out, &plain) &&
-        go_plain(group, &plain, &rc))
-        return rc;
-    rc = ch_call_open(group, "choir_recv", CHOIR_OP_RECV, opts, work_out != NULL, &here, &call);
-    if (rc != CHOIR_OK)
-        return rc;
-    rc = check_peer(call, "from", from);
-    if (rc == CHOIR_OK)
-        rc = build(call, &buf, from, tag, false);
-    return ch_call_issue(call, rc, work_out);
+    return go(group, CHOIR_OP_RECV, &buf, from, tag, opts, work_out);
 }
+
+/* --- choir_recv_any() ------------------------------------------------------------------------------ */
 
 /* The source is known: op.peer, and where the caller wants it. */
 static choir_status tell_source(struct ch_call *call)

@@ -29,16 +29,17 @@ static inline bool ch_direct_may(const choir_group *group, const choir_coll_opts
 {
     return work_out == NULL && group != NULL && group->direct &&
            (opts == NULL || (opts->size == sizeof(*opts) && opts->algo == NULL)) &&
+           atomic_load_explicit(&group->batch_owner, memory_order_relaxed) == 0 &&
            atomic_load_explicit(&group->nbatches, memory_order_relaxed) == 0 &&
            !atomic_load_explicit(&group->hooked, memory_order_relaxed);
 }
 
-/* A buffer that is what most are: elements behind each other, and there are some. */
+/* A buffer that is what most are: elements behind each other, and there are some. No type has 256 bytes, and a shift is
+ * cheaper than a division. */
 static inline bool ch_direct_buf(const choir_buf *buf)
 {
     return buf->ndim == 0 && buf->count > 0 && buf->data != NULL &&
-           (unsigned)buf->type < CHOIR_NTYPES &&
-           buf->count <= (SIZE_MAX >> 1) / ch_type_bytes[buf->type];
+           (unsigned)buf->type < CHOIR_NTYPES && buf->count <= SIZE_MAX >> 9;
 }
 
 /* Two of them that do not touch. */

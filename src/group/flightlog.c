@@ -3,6 +3,7 @@
  */
 #include "group/flightlog.h"
 
+#include "base/clock.h"
 #include "group/group.h"
 #include "sched/blocks.h"
 #include "trace/flight.h"
@@ -111,26 +112,26 @@ void ch_flightlog_direct_done(choir_group *group, uint64_t flight, uint64_t now,
     ch_flight_done(group->flight, flight, now, status, -1);
 }
 
-void ch_flightlog_short(choir_group *group, const struct ch_plain *plain, uint64_t seq,
-                        uint64_t issued, uint64_t done)
+void ch_flightlog_short(choir_group *group, const struct ch_plain *parts, size_t count,
+                        uint64_t seq, uint64_t issued)
 {
-    bool sends = plain->type == CHOIR_OP_SEND;
-    struct ch_flight_plain record = {
-        .op = plain->type,
-        .is_p2p = true,
-        .type = plain->dtype,
-        .in_count = sends ? plain->count : 0,
-        .out_count = sends ? 0 : plain->count,
-        .collective_seq = atomic_load_explicit(&group->ncollectives, memory_order_relaxed),
-        .p2p_seq = seq,
-        .timeout_ms = plain->timeout_ms,
-        .peer = plain->peer,
-        .tag = plain->tag,
-    };
+    struct ch_flight_message said[CH_PLAIN_MAX]; /* not cleared */
+    int64_t usual = atomic_load_explicit(&group->timeout_ms, memory_order_relaxed);
 
     if (group->flight == NULL)
         return;
-    if (record.timeout_ms == 0)
-        record.timeout_ms = atomic_load_explicit(&group->timeout_ms, memory_order_relaxed);
-    ch_flight_over_plain(group->flight, &record, issued, done);
+    for (size_t i = 0; i < count; i++) {
+        said[i].op = parts[i].type;
+        said[i].type = parts[i].dtype;
+        said[i].count = parts[i].count;
+        said[i].timeout_ms = parts[i].timeout_ms != 0 ? parts[i].timeout_ms : usual;
+        said[i].peer = parts[i].peer;
+        said[i].tag = parts[i].tag;
+    }
+    ch_flight_over(group->flight, said, count,
+                   &(struct ch_flight_moment){ .collective_seq = atomic_load_explicit(
+                                                   &group->ncollectives, memory_order_relaxed),
+                                               .p2p_seq = seq,
+                                               .issued = issued,
+                                               .done = ch_now_rough() });
 }

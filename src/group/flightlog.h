@@ -14,9 +14,9 @@ void ch_flightlog_done(struct ch_call *call);
 
 /* The same for an operation without a call, which is started when it is issued (direct.h, plain_p2p.h). */
 uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, bool is_p2p, uint64_t now);
-/* And for a send or receive that is over, well, when it is recorded. */
-void ch_flightlog_short(choir_group *group, const struct ch_plain *plain, uint64_t seq,
-                        uint64_t issued, uint64_t done);
+/* And for sends and receives that are over now, well, numbered from `seq` on. At most CH_PLAIN_MAX. */
+void ch_flightlog_short(choir_group *group, const struct ch_plain *parts, size_t count,
+                        uint64_t seq, uint64_t issued);
 void ch_flightlog_direct_done(choir_group *group, uint64_t flight, uint64_t now,
                               choir_status status);
 

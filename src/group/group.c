@@ -93,7 +93,7 @@ void ch_group_unref(choir_group *group)
 
 /* --- failing ------------------------------------------------------------------------------------ */
 
-choir_status ch_group_given(const choir_group *group, const char *name)
+choir_status ch_group_not_given(const choir_group *group, const char *name)
 {
     choir_status rc = ch_forked();
 
@@ -103,7 +103,7 @@ choir_status ch_group_given(const choir_group *group, const char *name)
 }
 
 /* What it failed with, if it has. */
-static CH_NOINLINE choir_status check_well(choir_group *group)
+choir_status ch_group_check_slow(choir_group *group)
 {
     choir_error record;
     choir_status rc = CHOIR_OK;
@@ -129,17 +129,6 @@ static CH_NOINLINE choir_status check_well(choir_group *group)
     if (atomic_load_explicit(&group->aborted, memory_order_relaxed))
         record.code = CHOIR_ERR_STATE;
     return ch_error_load(&record);
-}
-
-choir_status ch_group_check(choir_group *group)
-{
-    const struct ch_backend_ops *backend = group->backend;
-
-    /* Most have not, and a record is large. */
-    if (CH_LIKELY(backend != NULL && backend->error != NULL &&
-                  backend->error(group->backend_self, NULL) == CHOIR_OK))
-        return CHOIR_OK;
-    return check_well(group);
 }
 
 void ch_group_fail(choir_group *group, const choir_error *why)
@@ -197,9 +186,9 @@ static bool nothing_pending(void *arg)
 {
     const choir_group *group = arg;
 
-    /* Acquire, pairs with ch_group_settle(): what hooks did is seen. In one order with the store of `closed`, as in
-     * plain_p2p.c, enter(). Who has the token runs something. */
-    return atomic_load_explicit(&group->npending, memory_order_seq_cst) == 0 &&
+    /* Acquire, pairs with ch_group_settle(): what hooks did is seen. Who counts himself in has the lock, with which
+     * `closed` is stored. Who has the token runs something. */
+    return atomic_load_explicit(&group->npending, memory_order_acquire) == 0 &&
            ch_token_is_free(&group->token);
 }
 
@@ -265,8 +254,8 @@ static void drop_transfers(choir_group *group)
 static bool nothing_but_notes(void *arg)
 {
     const choir_group *group = arg;
-    /* In one order with the store of `closed`, as in plain_p2p.c, enter(). */
-    uint64_t pending = atomic_load_explicit(&group->npending, memory_order_seq_cst);
+    /* Acquire: as in nothing_pending(). */
+    uint64_t pending = atomic_load_explicit(&group->npending, memory_order_acquire);
 
     /* Acquire, pairs with the release in ch_caller_post(): who posted is through with the group's context. */
     return pending == atomic_load_explicit(&group->nnotes, memory_order_acquire);

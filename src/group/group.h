@@ -15,6 +15,7 @@
 
 #include "backend/backend.h"
 #include "backend/backend_fake.h"
+#include "base/forked.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/ref.h"
@@ -57,7 +58,7 @@ struct choir_group {
     /* Issued. Written under the lock, the first also by who goes the short way with the token (direct.h); read by
      * anybody. */
     _Atomic uint64_t ncollectives, ntransfers;
-    _Atomic uint64_t nbatches; /* open ones: most calls need not look */
+    _Atomic uint64_t nbatches; /* open ones in `batches`: most calls need not look; the same */
     /* Collectives that go through the queue, not done; written under the lock. Raised before ncollectives is. */
     _Atomic uint64_t nqueued;
     _Atomic uint64_t npending; /* issued, not done or with callbacks still to run */
@@ -88,10 +89,26 @@ void ch_group_ref(choir_group *group);
 void ch_group_unref(choir_group *group);
 
 /* For calls that need one: it is there, and this is not a forked child. `name` is the call's. */
-choir_status ch_group_given(const choir_group *group, const char *name);
+choir_status ch_group_not_given(const choir_group *group, const char *name);
+
+static inline choir_status ch_group_given(const choir_group *group, const char *name)
+{
+    return CH_LIKELY(group != NULL && !ch_is_forked()) ? CHOIR_OK : ch_group_not_given(group, name);
+}
 
 /* CHOIR_OK, or the failure as this thread's last error. */
-choir_status ch_group_check(choir_group *group);
+choir_status ch_group_check_slow(choir_group *group);
+
+static inline choir_status ch_group_check(choir_group *group)
+{
+    const struct ch_backend_ops *backend = group->backend;
+
+    /* Most have not, and a record is large. */
+    if (CH_LIKELY(backend != NULL && backend->error != NULL &&
+                  backend->error(group->backend_self, NULL) == CHOIR_OK))
+        return CHOIR_OK;
+    return ch_group_check_slow(group);
+}
 
 /* Fail with `why` unless it has failed; tell the others. */
 void ch_group_fail(choir_group *group, const choir_error *why);

@@ -34,6 +34,16 @@ static const char *name_of(const struct part *part)
 
 /* --- before ------------------------------------------------------------------------------------------ */
 
+/* Numbers for `count` of them; the first. Under the lock, as whoever else does: it needs no exchange. */
+static uint64_t take_numbers_locked(choir_group *group, size_t count)
+{
+    uint64_t first = atomic_load_explicit(&group->ntransfers, memory_order_relaxed);
+
+    ch_lock_assert_held(&group->lock);
+    atomic_store_explicit(&group->ntransfers, first + count, memory_order_relaxed);
+    return first;
+}
+
 static void set_up(struct plain_run *r, struct part *part, const struct ch_plain *asked)
 {
     struct ch_blocks all = { .step = 1, .nblocks = 1, .base = asked->data, .count = asked->count };
@@ -51,31 +61,17 @@ static void set_up(struct plain_run *r, struct part *part, const struct ch_plain
     r->left -= asked->done;
 }
 
-/* Count the call in as one that is pending. False: the group takes nothing any more. */
-static bool enter(choir_group *group)
-{
-    /* Both in one order with the store and the load of who closes the group (group.c): either it sees this one, or is
-     * seen here. */
-    atomic_fetch_add_explicit(&group->npending, 1, memory_order_seq_cst);
-    if (CH_LIKELY(!atomic_load_explicit(&group->closed, memory_order_seq_cst)))
-        return true;
-    ch_group_settle(group);
-    return false;
-}
-
-/* Number them, in the order of the flight record. */
-static void number(struct plain_run *r)
+/* Count the call in as one that is pending, and number its parts, in the order of the flight record. */
+static void enter_locked(struct plain_run *r)
 {
     choir_group *group = r->group;
-    uint64_t seq;
+    uint64_t seq = take_numbers_locked(group, r->count);
 
-    ch_lock(&group->lock);
-    seq = atomic_fetch_add_explicit(&group->ntransfers, r->count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
     for (size_t i = 0; i < r->count; i++) {
         r->parts[i].op.seq = seq + i;
         r->parts[i].flight = ch_flightlog_direct(group, &r->parts[i].op, true, r->issued);
     }
-    ch_unlock(&group->lock);
 }
 
 /* --- while -------------------------------------------------------------------------------------------- */
@@ -223,8 +219,10 @@ static choir_status leave(struct plain_run *r)
     return r->failed == CHOIR_OK ? CHOIR_OK : ch_error_load(&r->error);
 }
 
-static CH_NOINLINE choir_status run_long(choir_group *group, const struct ch_plain *parts,
-                                         size_t count, uint64_t issued)
+/* Gives the lock back. */
+static CH_NOINLINE choir_status run_long_locked(choir_group *group, const struct ch_plain *parts,
+                                                size_t count, uint64_t issued)
+    CH_RELEASES(&group->lock)
 {
     struct plain_run r;
 
@@ -235,7 +233,8 @@ static CH_NOINLINE choir_status run_long(choir_group *group, const struct ch_pla
     r.failed = CHOIR_OK;
     for (size_t i = 0; i < count; i++)
         set_up(&r, &r.parts[i], &parts[i]);
-    number(&r);
+    enter_locked(&r);
+    ch_unlock(&group->lock);
     for (size_t i = 0; i < count; i++) {
         if (r.parts[i].rc == CHOIR_IN_PROGRESS)
             begin(&r, &r.parts[i]);
@@ -245,35 +244,42 @@ static CH_NOINLINE choir_status run_long(choir_group *group, const struct ch_pla
     return leave(&r);
 }
 
-/* All were done at once: number and record them as what is over. */
-static void leave_short(choir_group *group, const struct ch_plain *parts, size_t count,
-                        uint64_t issued)
-{
-    uint64_t now = ch_now_rough(), seq;
+/* --- at once -------------------------------------------------------------------------------------------- */
 
-    ch_lock(&group->lock);
-    seq = atomic_fetch_add_explicit(&group->ntransfers, count, memory_order_relaxed);
-    for (size_t i = 0; i < count; i++)
-        ch_flightlog_short(group, &parts[i], seq + i, issued, now);
-    ch_group_settle_locked(group);
-    ch_unlock(&group->lock);
-}
-
-bool ch_plain_run(choir_group *group, struct ch_plain *parts, size_t count, choir_status *rc_out)
+/* True if all were done, and are numbered and recorded as what is over: after their bytes have gone, which others may
+ * wait for. */
+static bool run_short_locked(choir_group *group, struct ch_plain *parts, size_t count,
+                             uint64_t issued)
 {
     const struct ch_backend_ops *backend = group->backend;
+
+    if (backend->run_short == NULL ||
+        backend->run_short(group->backend_self, parts, count) != count)
+        return false;
+    ch_flightlog_short(group, parts, count, take_numbers_locked(group, count), issued);
+    return true;
+}
+
+/* One round of the lock is all that the short way needs: nobody closes the group meanwhile (group.c), so it is not counted as
+ * pending, and nobody waits for it to be over. What is held beside it, p2p's lock, is held as long anyway. */
+bool ch_plain_run(choir_group *group, struct ch_plain *parts, size_t count, choir_status *rc_out)
+{
     uint64_t issued;
 
     ch_assert(count <= CH_PLAIN_MAX);
-    if (CH_UNLIKELY(ch_group_check(group) != CHOIR_OK || !enter(group)))
+    if (CH_UNLIKELY(ch_group_check(group) != CHOIR_OK))
         return false;
     issued = ch_now_rough();
-    if (backend->run_short != NULL &&
-        backend->run_short(group->backend_self, parts, count) == count) {
-        leave_short(group, parts, count, issued);
+    ch_lock(&group->lock);
+    if (CH_UNLIKELY(atomic_load_explicit(&group->closed, memory_order_relaxed))) {
+        ch_unlock(&group->lock);
+        return false;
+    }
+    if (CH_LIKELY(run_short_locked(group, parts, count, issued))) {
+        ch_unlock(&group->lock);
         *rc_out = CHOIR_OK;
     } else {
-        *rc_out = run_long(group, parts, count, issued);
+        *rc_out = run_long_locked(group, parts, count, issued);
     }
     return true;
 }

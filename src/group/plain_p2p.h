@@ -11,24 +11,14 @@
 #include "backend/backend.h"
 #include "group/direct.h"
 
-/* Whether it is plain, and if so what it is. Not in a forked child, which must not get as far as the segments. */
-static inline bool ch_plain_is(const choir_group *group, choir_optype type, const choir_buf *buf,
-                               int peer, int tag, const choir_coll_opts *opts,
-                               choir_work *const *work_out, struct ch_plain *plain_out)
+/* Whether it is plain. Not in a forked child, which must not get as far as the segments. */
+static inline bool ch_plain_is(const choir_group *group, const choir_buf *buf, int peer, int tag,
+                               const choir_coll_opts *opts, choir_work *const *work_out)
 {
-    if (work_out != NULL || group == NULL || !group->direct || CH_UNLIKELY(ch_is_forked()) ||
-        (opts != NULL && opts->size != sizeof(*opts)) ||
-        atomic_load_explicit(&group->hooked, memory_order_relaxed) || !ch_direct_buf(buf) ||
-        (unsigned)peer >= (unsigned)group->nranks || tag < 0)
-        return false;
-    *plain_out = (struct ch_plain){ .type = type,
-                                    .dtype = buf->type,
-                                    .data = buf->data,
-                                    .count = buf->count,
-                                    .peer = peer,
-                                    .tag = tag,
-                                    .timeout_ms = opts != NULL ? opts->timeout_ms : 0 };
-    return true;
+    return work_out == NULL && group != NULL && group->direct && !CH_UNLIKELY(ch_is_forked()) &&
+           (opts == NULL || opts->size == sizeof(*opts)) &&
+           !atomic_load_explicit(&group->hooked, memory_order_relaxed) && ch_direct_buf(buf) &&
+           (unsigned)peer < (unsigned)group->nranks && tag >= 0;
 }
 
 /* Begin all, and wait until all are done. True: they were run, and *rc_out is what came of it, the first failure if

@@ -7,6 +7,7 @@
  *    |                                            |                                 |  |
  *    |                                            +---------[ch_flight_done]--------+--+--> over
  *    +--[ch_flight_start_plain: the same]-----------------------------------------> started
+ *    +--[ch_flight_over: the same]------------------------------------------------> over
  */
 #include "trace/flight.h"
 
@@ -79,7 +80,7 @@ static void pause_for(int *spins)
 
 /* Take the turn of `slot`, which holds `record` now (`next` is the one to put there), or one before it. False:
  * a younger one has it. */
-static bool take_turn(struct ch_flight_slot *slot, uint64_t record, bool exactly)
+static inline bool take_turn(struct ch_flight_slot *slot, uint64_t record, bool exactly)
 {
     _Atomic uint64_t *turn = &slot->words[CH_FLIGHT_TURN];
     uint64_t seen = atomic_load_explicit(turn, memory_order_relaxed);
@@ -125,7 +126,7 @@ static void raise_to(_Atomic uint64_t *value, uint64_t to)
 /* Asked for once: the kernel wants longer for it than all else here takes. */
 static _Thread_local uint32_t this_thread;
 
-static CH_NOINLINE void find_this_thread(void)
+static CH_NOINLINE uint32_t find_this_thread(void)
 {
     struct thread_name *entry;
 
@@ -137,6 +138,7 @@ static CH_NOINLINE void find_this_thread(void)
     (void)!pthread_getname_np(pthread_self(), entry->name, sizeof(entry->name));
     ch_flight_make_utf8(entry->name);
     ch_unlock(&the_flights.lock);
+    return this_thread;
 }
 
 const char *ch_flight_thread_name(uint32_t number)
@@ -304,60 +306,91 @@ static uint64_t put_plain_buffers(struct ch_flight_slot *slot, const struct ch_f
 }
 
 static void put_plain_record(struct ch_flight_slot *slot, const struct ch_flight_group *group,
-                             const struct ch_flight_plain *op, uint64_t now, uint64_t done)
+                             const struct ch_flight_plain *op, uint64_t now)
 {
     put(slot, CH_FLIGHT_GROUP, group->id);
     put(slot, CH_FLIGHT_BITS,
         in_state(bits_of(op->op, op->redop, op->is_p2p, op->reduces, op->has_root),
-                 done == 0 ? CH_FLIGHT_IS_STARTED : CH_FLIGHT_IS_COMPLETED) |
-            (done == 0 ? 0 : CH_FLIGHT_BIT_OVER));
+                 CH_FLIGHT_IS_STARTED));
     put(slot, CH_FLIGHT_PEER, with_peer(op->peer, op->tag));
     put(slot, CH_FLIGHT_COLLECTIVE_SEQ, op->collective_seq);
     put(slot, CH_FLIGHT_P2P_SEQ, op->p2p_seq);
     put(slot, CH_FLIGHT_OP_ID, op->collective_seq + op->p2p_seq);
     put(slot, CH_FLIGHT_ISSUED, now);
     put(slot, CH_FLIGHT_STARTED, now);
-    put(slot, CH_FLIGHT_DONE, done);
+    put(slot, CH_FLIGHT_DONE, 0);
     put(slot, CH_FLIGHT_TIMEOUT, (uint64_t)op->timeout_ms);
     put(slot, CH_FLIGHT_THREAD,
         this_thread | (uint64_t)(op->in_count > 0) << 32 | (uint64_t)(op->out_count > 0) << 48);
     put(slot, CH_FLIGHT_SHAPE_WORDS, put_plain_buffers(slot, op));
 }
 
-/* `done` as in put_plain_record(): 0 if it is under way. */
-static uint64_t add_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
-                          uint64_t now, uint64_t done)
+uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
+                               uint64_t now)
 {
     struct ch_flight_slot *slot;
     uint64_t record;
 
     if (CH_UNLIKELY(this_thread == 0))
         find_this_thread();
+    if (!op->is_p2p) {
+        raise_to(&group->enqueued, op->collective_seq + 1);
+        raise_to(&group->started, op->collective_seq + 1);
+    }
     record = atomic_fetch_add_explicit(&group->flight->next, 1, memory_order_relaxed);
     slot = slot_of(group->flight, record);
     raise_to(&group->last_record, record);
     if (take_turn(slot, record, false)) {
-        put_plain_record(slot, group, op, now, done);
+        put_plain_record(slot, group, op, now);
         leave_turn(slot, record);
     }
     return record;
 }
 
-uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
-                               uint64_t now)
+static inline void put_message(struct ch_flight_slot *slot, uint64_t group, uint32_t thread,
+                               const struct ch_flight_message *m,
+                               const struct ch_flight_moment *when, uint64_t p2p_seq)
 {
-    if (!op->is_p2p) {
-        raise_to(&group->enqueued, op->collective_seq + 1);
-        raise_to(&group->started, op->collective_seq + 1);
-    }
-    return add_plain(group, op, now, 0);
+    bool sends = m->op == CHOIR_OP_SEND;
+
+    put(slot, CH_FLIGHT_GROUP, group);
+    put(slot, CH_FLIGHT_BITS,
+        in_state((uint64_t)m->op | CH_FLIGHT_BIT_P2P | CH_FLIGHT_BIT_OVER, CH_FLIGHT_IS_COMPLETED));
+    put(slot, CH_FLIGHT_PEER, with_peer(m->peer, m->tag));
+    put(slot, CH_FLIGHT_COLLECTIVE_SEQ, when->collective_seq);
+    put(slot, CH_FLIGHT_P2P_SEQ, p2p_seq);
+    put(slot, CH_FLIGHT_OP_ID, when->collective_seq + p2p_seq);
+    put(slot, CH_FLIGHT_ISSUED, when->issued);
+    put(slot, CH_FLIGHT_STARTED, when->issued);
+    put(slot, CH_FLIGHT_DONE, when->done);
+    put(slot, CH_FLIGHT_TIMEOUT, (uint64_t)m->timeout_ms);
+    put(slot, CH_FLIGHT_THREAD, thread | UINT64_C(1) << (sends ? 32 : 48));
+    put(slot, CH_FLIGHT_SHAPE_WORDS, sends ? UINT64_C(2) : UINT64_C(2) << 32);
+    put(slot, CH_FLIGHT_SHAPES, 1 | (uint64_t)m->type << 32);
+    put(slot, CH_FLIGHT_SHAPES + 1, m->count);
 }
 
-void ch_flight_over_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
-                          uint64_t issued, uint64_t done)
+void ch_flight_over(struct ch_flight_group *group, const struct ch_flight_message *messages,
+                    size_t count, const struct ch_flight_moment *when)
 {
-    ch_assert(op->is_p2p && done != 0);
-    add_plain(group, op, issued, done);
+    struct ch_flight *flight = group->flight;
+    struct ch_flight_slot *slot, *end = flight->slots + flight->capacity;
+    uint64_t record;
+    uint32_t thread = this_thread;
+
+    if (CH_UNLIKELY(thread == 0))
+        thread = find_this_thread();
+    record = atomic_fetch_add_explicit(&flight->next, count, memory_order_relaxed);
+    slot = slot_of(flight, record);
+    raise_to(&group->last_record, record + count - 1);
+    for (size_t i = 0; i < count; i++, record++) {
+        if (CH_LIKELY(take_turn(slot, record, false))) {
+            put_message(slot, group->id, thread, &messages[i], when, when->p2p_seq + i);
+            leave_turn(slot, record);
+        }
+        if (++slot == end)
+            slot = flight->slots;
+    }
 }
 
 static void set_state(struct ch_flight_slot *slot, enum ch_flight_state state)

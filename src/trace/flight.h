@@ -85,9 +85,25 @@ struct ch_flight_plain {
 uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
                                uint64_t now);
 
-/* And of a send or receive that is over already, well. */
-void ch_flight_over_plain(struct ch_flight_group *group, const struct ch_flight_plain *op,
-                          uint64_t issued, uint64_t done);
+/* A send or receive of one array that has elements. */
+struct ch_flight_message {
+    choir_optype op; /* CHOIR_OP_SEND or CHOIR_OP_RECV */
+    choir_type type;
+    size_t count;
+    int64_t timeout_ms;
+    int peer, tag;
+};
+
+/* Several of them, issued at once and over. */
+struct ch_flight_moment {
+    uint64_t collective_seq;
+    uint64_t p2p_seq; /* of the first; the others follow it */
+    uint64_t issued, done;
+};
+
+/* Record what is over already, well, in order. `group` is not NULL. */
+void ch_flight_over(struct ch_flight_group *group, const struct ch_flight_message *messages,
+                    size_t count, const struct ch_flight_moment *when);
 
 /* It is being carried out: "started". */
 void ch_flight_started(struct ch_flight_group *group, uint64_t record, uint64_t now);

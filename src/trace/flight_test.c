@@ -188,28 +188,65 @@ CHOIR_TEST(a_receive_from_any_learns_its_source)
     ch_flight_destroy(flight);
 }
 
-CHOIR_TEST(a_send_may_be_over_when_it_is_recorded)
+CHOIR_TEST(messages_may_be_over_when_they_are_recorded)
 {
-    struct ch_flight_plain send = { .op = CHOIR_OP_SEND,
-                                    .is_p2p = true,
-                                    .type = CHOIR_F32,
-                                    .in_count = 5,
-                                    .p2p_seq = 11,
-                                    .timeout_ms = 1000,
-                                    .peer = 3,
-                                    .tag = 77 };
+    const struct ch_flight_message messages[] = {
+        { CHOIR_OP_SEND, CHOIR_F32, 5, 1000, 3, 77 },
+        { CHOIR_OP_RECV, CHOIR_I64, 6, 2000, 2, 78 },
+    };
+    const struct ch_flight_moment when = { 4, 11, ch_now(), ch_now() };
     struct ch_flight *flight = NULL;
     struct ch_flight_group *group;
+    const char *second;
     char *text;
 
     CHOIR_CHECK_OK(ch_flight_create(1, &flight));
     group = open_group(flight, "g");
-    ch_flight_over_plain(group, &send, ch_now(), ch_now());
+    ch_flight_over(group, messages, 2, &when);
     text = json();
     CHOIR_CHECK_HAS(text, "choir:send 1->3");
     CHOIR_CHECK_HAS(text, "\"peer\": 3, \"tag\": 77");
     CHOIR_CHECK_HAS(text, "\"state\": \"completed\"");
     CHOIR_CHECK_HAS(text, "\"input_sizes\": [[5]]");
+    CHOIR_CHECK_HAS(text, "\"p2p_seq_id\": 11,");
+    CHOIR_CHECK_HAS(text, "\"p2p_seq_id\": 12,");
+    CHOIR_CHECK_HAS(text, "\"timeout_ms\": 1000");
+    second = strstr(text, "choir:recv 1<-2");
+    CHOIR_CHECK(second != NULL);
+    CHOIR_CHECK_HAS(second, "\"peer\": 2, \"tag\": 78");
+    CHOIR_CHECK_HAS(second, "\"state\": \"completed\"");
+    CHOIR_CHECK_HAS(second, "\"output_sizes\": [[6]]");
+    CHOIR_CHECK_HAS(second, "\"timeout_ms\": 2000");
+    ch_free(text);
+    ch_flight_group_close(group);
+    ch_flight_destroy(flight);
+}
+
+/* More at once than there are slots left before the end of the ring. */
+CHOIR_TEST(messages_that_are_over_go_round_the_ring)
+{
+    const struct ch_flight_message messages[] = {
+        { CHOIR_OP_SEND, CHOIR_F32, 5, 1000, 3, 77 },
+        { CHOIR_OP_RECV, CHOIR_F32, 6, 1000, 3, 78 },
+        { CHOIR_OP_RECV, CHOIR_F32, 7, 1000, 3, 79 },
+    };
+    struct ch_flight_moment when = { .p2p_seq = 0 };
+    struct ch_flight *flight = NULL;
+    struct ch_flight_group *group;
+    char *text;
+
+    setenv("CHOIR_TRACE_OPERATIONS", "10", 1);
+    CHOIR_CHECK_OK(ch_flight_create(1, &flight));
+    group = open_group(flight, "g");
+    when.issued = when.done = ch_now();
+    for (int i = 0; i < 5; i++, when.p2p_seq += 3)
+        ch_flight_over(group, messages, 3, &when);
+    text = json();
+    CHOIR_CHECK(strstr(text, "\"p2p_seq_id\": 4,") == NULL);
+    CHOIR_CHECK_HAS(text, "\"p2p_seq_id\": 5,");
+    CHOIR_CHECK_HAS(text, "\"p2p_seq_id\": 9,");
+    CHOIR_CHECK_HAS(text, "\"p2p_seq_id\": 10,");
+    CHOIR_CHECK_HAS(text, "\"p2p_seq_id\": 14,");
     ch_free(text);
     ch_flight_group_close(group);
     ch_flight_destroy(flight);
