@@ -428,6 +428,8 @@ choir_status ch_run_step(struct ch_channel *channel, struct ch_op *op, struct ch
     if (round != run->round || step != run->step || run->got_on)
         op->moves++;
     run->got_on = false;
+    /* No watch is kept yet: a second step comes soon, whoever runs it. direct.c makes it, a wait looks more than once,
+     * and the service thread looks again when it has sat down, or is rung by the end of the operation before. */
     if (!run->lingers) {
         run->lingers = true;
         return rc;
