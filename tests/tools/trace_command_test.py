@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -55,10 +56,17 @@ FIRST_LINES = {
                  "which ranks 0, 1 and 3 completed",
 }
 
+
+
+def steady(text):
+    """The made-up operations began 12.3 s before the records were written, or a little more on a busy machine."""
+    return re.sub(r"since 1[2-9]\.\d s", "since 12.3 s", text)
+
+
 for scenario, line in FIRST_LINES.items():
     files = job(scenario)
     done = trace(*files)
-    lines = done.stdout.splitlines()
+    lines = steady(done.stdout).splitlines()
     check(done.returncode == 0 and done.stderr == "", scenario, done.stderr)
     check(lines[:1] == [line], f"{scenario}: {lines[:1]} is not {line!r}")
     check(sum(l.startswith("rank ") and ": " in l for l in lines) >= 4, scenario, "does not tell of each rank", lines)
@@ -67,7 +75,7 @@ for scenario, line in FIRST_LINES.items():
     check(told["wrong"] == (not line.startswith("nothing")), scenario, told)
     check([r["rank"] for r in told["ranks"]] == [0, 1, 2, 3], scenario, told["ranks"])
     if told["wrong"]:
-        check(told["findings"][0]["text"] == line, scenario, told["findings"][0])
+        check(steady(told["findings"][0]["text"]) == line, scenario, told["findings"][0])
 
 first = json.loads(trace("--json", *job("skipped")).stdout)["findings"][0]
 check((first["kind"], first["operation"], first["number"], first["group"], first["culprits"], first["others"])
@@ -77,7 +85,7 @@ check(12300 <= first["age_ms"] < 22300, first)
 # Files in any order; without that of the one who is to blame; and all ranks in one file.
 files = job("skipped")
 check(trace(*reversed(files)).stdout == trace(*files).stdout, "the order of the files matters")
-line = trace(*files[:2], files[3]).stdout.splitlines()[0]
+line = steady(trace(*files[:2], files[3]).stdout).splitlines()[0]
 check(line == f"rank 2 left no record: nobody knows whether it called {OP}, in which ranks 0, 1 and 3 wait since 12.3 s",
       line)
 
