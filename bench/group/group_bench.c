@@ -5,8 +5,9 @@
  *
  * Making: a round forks the ranks, which wait; a server is started, as a launcher would; then all are let go at
  * once and call choir_init(). Splitting: the ranks of a group split all of it, again and again, a barrier
- * before each. A round took as long as its slowest rank.
+ * before each. A round took as long as its slowest rank. Ranks are bound to a processor each if there are enough.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -65,6 +66,17 @@ static void time_splits(choir_group *group, double times[SPLITS])
     }
 }
 
+/* As `choir run` does where there are processors enough; or the kernel may start both of two ranks on one. */
+static void bind_to_own(int rank, int nranks)
+{
+    cpu_set_t mine;
+
+    CPU_ZERO(&mine);
+    CPU_SET(rank, &mine);
+    if (nranks <= sysconf(_SC_NPROCESSORS_ONLN))
+        (void)sched_setaffinity(0, sizeof(mine), &mine); /* where it cannot be, it is not */
+}
+
 static void be_rank(int rank, int nranks, bool split, int start_fd, int outcome_fd)
 {
     struct start_signal start;
@@ -72,6 +84,7 @@ static void be_rank(int rank, int nranks, bool split, int start_fd, int outcome_
     choir_store *store = NULL;
     choir_group *group = NULL;
 
+    bind_to_own(rank, nranks);
     if (read(start_fd, &start, sizeof(start)) != (ssize_t)sizeof(start))
         _exit(1);
     if (choir_store_open(start.url, CHOIR_OPTS(store_open, .token = &start.token), &store) !=
