@@ -301,10 +301,10 @@ static void run_traffic(uint64_t seed)
     mesh_close(&mesh);
 }
 
-CHOIR_TEST_TIMED(random_traffic_arrives_as_planned, 300)
+CHOIR_TEST_TIMED(random_traffic_arrives_as_planned, 900)
 {
     const char *given = getenv("CHOIR_TEST_SEED");
-    uint64_t rounds = choir_test_long() ? 150 : choir_test_slowness() > 1 ? 4 : 12;
+    uint64_t rounds = choir_test_long() ? 400 : choir_test_slowness() > 1 ? 4 : 12;
 
     if (given != NULL) {
         run_traffic(strtoull(given, NULL, 0));
