@@ -18,7 +18,7 @@ EXAMPLE = BUILD / "bin" / "examples" / "say_hello"
 
 # A rank that uses both: gloo and choir_init over one agent's store.
 BOTH = f"""
-import ctypes, os, torch, torch.distributed as dist
+import ctypes, sys, torch, torch.distributed as dist
 choir = ctypes.CDLL({str(BUILD / "lib" / "libchoir.so")!r})
 choir.choir_last_error.restype = ctypes.c_char_p
 dist.init_process_group("gloo")
@@ -32,7 +32,7 @@ assert x.item() == size * (size - 1) / 2 and size == dist.get_world_size(), (x, 
 dist.barrier()
 choir.choir_group_destroy(group)
 dist.destroy_process_group()
-print("both", size)
+sys.stdout.write(f"both {{size}}\\n")  # one write: torchrun's ranks are unbuffered, where print() writes word by word
 """
 
 
@@ -77,7 +77,8 @@ def both():
     with tempfile.NamedTemporaryFile("w", suffix=".py") as program:
         program.write(BOTH)
         program.flush()
-        check(torchrun(2, program.name).count("both 2"), 2, "ranks that said so")
+        said = torchrun(2, program.name)
+        check(said.count("both 2"), 2, f"ranks that said so in {said!r}")
 
 
 def main():
