@@ -502,7 +502,8 @@ static choir_status init_alone(void *arg)
     return rc;
 }
 
-/* Two ranks; either may fail, and the other must then be told, or see it by its deadline. */
+/* Two ranks; either may fail, and the other must then be told, or see it by its deadline. Of both the deadline is told:
+ * rank 0 takes its server along when it gives up, and all that rank 1 sees is a lost connection. */
 static choir_status init_two(choir_store *store, const char *url)
 {
     struct rank ranks[2];
@@ -518,7 +519,7 @@ static choir_status init_two(choir_store *store, const char *url)
         finish(&ranks[r]);
         if (ranks[r].status == CHOIR_OK)
             choir_group_destroy(ranks[r].group);
-        else
+        else if (rc != CHOIR_ERR_TIMEOUT)
             rc = ch_error_load(&ranks[r].error);
     }
     return rc;

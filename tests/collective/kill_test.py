@@ -60,7 +60,8 @@ def many(what, size, nvictims):
 
 
 def named_memory():
-    return sorted(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else []
+    """Others work here too (an MPI has files there): only what could be ours counts."""
+    return sorted(n for n in os.listdir("/dev/shm") if "choir" in n) if os.path.isdir("/dev/shm") else []
 
 
 before = named_memory()
