@@ -210,15 +210,10 @@ static choir_buf buffer(const struct testcase *c, unsigned char *data, size_t co
 static choir_status exchange(struct testcase *c)
 {
     const struct perf_shape *s = &c->shape;
-    choir_status rc = choir_batch_begin(c->group);
 
-    if (rc == CHOIR_OK)
-        rc = choir_recv(c->group, buffer(c, c->out, s->count),
-                        (s->rank + s->nranks - 1) % s->nranks, 0, NULL, NULL);
-    if (rc == CHOIR_OK)
-        rc = choir_send(c->group, buffer(c, c->in, s->count), (s->rank + 1) % s->nranks, 0, NULL,
-                        NULL);
-    return rc == CHOIR_OK ? choir_batch_end(c->group, NULL) : rc;
+    return choir_sendrecv(c->group, buffer(c, c->in, s->count), (s->rank + 1) % s->nranks,
+                          buffer(c, c->out, s->count), (s->rank + s->nranks - 1) % s->nranks, 0,
+                          NULL, NULL);
 }
 
 static choir_status call(struct testcase *c)

@@ -35,14 +35,8 @@ static void largest(void *self, double *values, int count)
 
 static choir_status exchange(choir_group *group, const struct perf_shape *s, float *in, float *out)
 {
-    choir_status rc = choir_batch_begin(group);
-
-    if (rc == CHOIR_OK)
-        rc = choir_recv(group, f32(out, s->count), (s->rank + s->nranks - 1) % s->nranks, 0, NULL,
-                        NULL);
-    if (rc == CHOIR_OK)
-        rc = choir_send(group, f32(in, s->count), (s->rank + 1) % s->nranks, 0, NULL, NULL);
-    return rc == CHOIR_OK ? choir_batch_end(group, NULL) : rc;
+    return choir_sendrecv(group, f32(in, s->count), (s->rank + 1) % s->nranks, f32(out, s->count),
+                          (s->rank + s->nranks - 1) % s->nranks, 0, NULL, NULL);
 }
 
 /* The root's buffer as one for each rank. */

@@ -1,13 +1,13 @@
 /*
  * send_receive.c - messages between two ranks: a token round the ring, an exchange with both neighbours at
- * once, and a rank that takes what comes first.
+ * once, a value to the next rank, and a rank that takes what comes first.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <choir/choir.h>
 
-enum { TOKEN, LEFTWARDS, RIGHTWARDS, REPORT }; /* tags: what is what */
+enum { TOKEN, LEFTWARDS, RIGHTWARDS, SHIFT, REPORT }; /* tags: what is what */
 
 static void check(choir_status rc)
 {
@@ -48,6 +48,16 @@ static void exchange(choir_group *group, int rank, int left, int right)
     printf("rank %d is between %d and %d\n", rank, from_left, from_right);
 }
 
+/* To one side only a single call does it. */
+static void shift(choir_group *group, int rank, int left, int right)
+{
+    double mine = rank * 0.5, theirs = -1;
+
+    check(choir_sendrecv(group, CHOIR_BUF(&mine, 1, CHOIR_F64), right,
+                         CHOIR_BUF(&theirs, 1, CHOIR_F64), left, SHIFT, NULL, NULL));
+    printf("rank %d has %g from rank %d\n", rank, theirs, left);
+}
+
 static void report(choir_group *group, int rank, int size)
 {
     double value = rank * 1.5;
@@ -73,6 +83,7 @@ int main(void)
     size = choir_group_size(group);
     pass_token(group, rank, (rank + size - 1) % size, (rank + 1) % size);
     exchange(group, rank, (rank + size - 1) % size, (rank + 1) % size);
+    shift(group, rank, (rank + size - 1) % size, (rank + 1) % size);
     report(group, rank, size);
     choir_group_destroy(group);
     return 0;

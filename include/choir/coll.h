@@ -66,7 +66,8 @@ typedef struct choir_coll_opts {
 
 typedef choir_coll_opts choir_allreduce_opts, choir_broadcast_opts, choir_reduce_opts,
     choir_allgather_opts, choir_gather_opts, choir_scatter_opts, choir_reduce_scatter_opts,
-    choir_alltoall_opts, choir_barrier_opts, choir_send_opts, choir_recv_opts;
+    choir_alltoall_opts, choir_barrier_opts, choir_send_opts, choir_recv_opts,
+    choir_sendrecv_opts;
 
 /* --- all ranks ------------------------------------------------------------------------------------ */
 
@@ -164,6 +165,12 @@ CHOIR_API choir_status choir_send(choir_group *group, choir_buf buf, int to, int
                                   const choir_coll_opts *opts, choir_work **work_out);
 CHOIR_API choir_status choir_recv(choir_group *group, choir_buf buf, int from, int tag,
                                   const choir_coll_opts *opts, choir_work **work_out);
+
+/* Both at once, as in a batch of the two: neither waits for the other, so all ranks of a ring may call it. The
+ * ranks and the buffers may differ in all, but the buffers must not overlap. */
+CHOIR_API choir_status choir_sendrecv(choir_group *group, choir_buf send_buf, int to,
+                                      choir_buf recv_buf, int from, int tag,
+                                      const choir_coll_opts *opts, choir_work **work_out);
 
 /* From whoever comes first; *from_out (may be NULL) is written when it is done. */
 CHOIR_API choir_status choir_recv_any(choir_group *group, choir_buf buf, int tag, int *from_out,

@@ -245,6 +245,29 @@ bool ch_batch_add(choir_work *work)
     return true;
 }
 
+size_t ch_batch_size(choir_group *group)
+{
+    const struct batch *batch = find(group);
+
+    return batch != NULL ? batch->nplain + batch->count : 0;
+}
+
+/* Plain ones become works all at once, in order: there are never both. */
+void ch_batch_cut(choir_group *group, size_t size)
+{
+    struct batch *batch = find(group);
+
+    if (batch->nplain > size)
+        batch->nplain = size;
+    while (batch->count > size)
+        ch_call_release(&batch->works[--batch->count]->call);
+}
+
+void ch_batch_drop(choir_group *group)
+{
+    close_batch(group, find(group));
+}
+
 /* --- issuing ------------------------------------------------------------------------------------ */
 
 static choir_work *make_parent(choir_group *group, const struct batch *batch)

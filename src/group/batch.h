@@ -24,6 +24,13 @@ choir_status ch_batch_refuse(choir_group *group);
 /* Put a work into this thread's batch, if there is one, and take it over. */
 bool ch_batch_add(choir_work *work);
 
+/* How many parts this thread's batch has; 0 if there is none. And back to as many as it had. */
+size_t ch_batch_size(choir_group *group);
+void ch_batch_cut(choir_group *group, size_t size);
+
+/* Close it without starting anything. */
+void ch_batch_drop(choir_group *group);
+
 /* Give up all its parts. */
 void ch_batch_give_up(choir_work *parent, const choir_error *why);
 

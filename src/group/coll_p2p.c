@@ -39,19 +39,6 @@ static choir_status build(struct ch_call *call, const choir_buf *buf, int peer, 
 
 /* --- choir_send(), choir_recv() ------------------------------------------------------------------- */
 
-static inline void fill_in(struct ch_plain *plain, choir_optype type, const choir_buf *buf,
-                           int peer, int tag, const choir_coll_opts *opts)
-{
-    plain->type = type;
-    plain->dtype = buf->type;
-    plain->data = buf->data;
-    plain->count = buf->count;
-    plain->peer = peer;
-    plain->tag = tag;
-    plain->timeout_ms = opts != NULL ? opts->timeout_ms : 0;
-    plain->done = false;
-}
-
 static bool run_alone(choir_group *group, choir_optype type, const choir_buf *buf, int peer,
                       int tag, const choir_coll_opts *opts, choir_status *rc_out)
 {
@@ -59,7 +46,7 @@ static bool run_alone(choir_group *group, choir_optype type, const choir_buf *bu
 
     if (ch_batch_is_open(group))
         return false;
-    fill_in(&plain, type, buf, peer, tag, opts);
+    ch_plain_fill(&plain, type, buf, peer, tag, opts);
     return ch_plain_run(group, &plain, 1, rc_out);
 }
 
@@ -104,7 +91,7 @@ static CH_ALWAYS_INLINE choir_status go(choir_group *group, choir_optype type, c
     place = ch_batch_place(group);
     if (place == NULL)
         return go_alone(group, type, buf, peer, tag, opts);
-    fill_in(place, type, buf, peer, tag, opts);
+    ch_plain_fill(place, type, buf, peer, tag, opts);
     return CHOIR_OK;
 }
 

@@ -153,6 +153,14 @@ static choir_status exchange(choir_group *g, struct buffers *b, size_t count)
     return choir_batch_end(g, NULL);
 }
 
+static choir_status exchange_by_one(choir_group *g, struct buffers *b, size_t count)
+{
+    int me = choir_group_rank(g);
+
+    return choir_sendrecv(g, f32(b->in, count), (me + 1) % RANKS, f32(b->out, count),
+                          (me + RANKS - 1) % RANKS, 7, NULL, NULL);
+}
+
 static choir_status too_short(choir_group *g, struct buffers *b, size_t count)
 {
     int me = choir_group_rank(g);
@@ -213,15 +221,18 @@ static choir_status both_records(choir_group *group, void *arg)
 
     (void)arg;
     CHOIR_CHECK(b != NULL);
-    for (size_t i = 0; i < CH_ARRAY_LEN(operations) + 2; i++) {
-        bool is_exchange = i == CH_ARRAY_LEN(operations), is_short = i > CH_ARRAY_LEN(operations);
+    for (size_t i = 0; i < CH_ARRAY_LEN(operations) + 3; i++) {
+        bool by_one = i == CH_ARRAY_LEN(operations) + 2;
+        bool is_exchange = i == CH_ARRAY_LEN(operations) || by_one;
+        bool is_short = i == CH_ARRAY_LEN(operations) + 1;
         size_t count = is_exchange ? 2 : is_short && choir_group_rank(group) > 1 ? 0 : 1;
         uint64_t records[2][2][CH_FLIGHT_WORDS];
 
         for (int way = 0; way < 2; way++) {
             fill(b, choir_group_rank(group));
             group->direct = way == 0;
-            CHOIR_CHECK_OK((is_exchange ? exchange
+            CHOIR_CHECK_OK((by_one        ? exchange_by_one
+                            : is_exchange ? exchange
                             : is_short  ? too_short
                                         : operations[i].fn)(group, b, 100));
             last_records(group, count, records[way]);
@@ -515,17 +526,20 @@ CHOIR_TEST(a_deadline_holds_behind_one_of_another_thread)
 /* What a call of another thread ends with: the same on both ways. */
 struct ending {
     choir_group *group;
-    bool receives;
+    int receives; /* 0: a barrier; 2: choir_sendrecv() */
     choir_error error;
 };
 
 static void *in_a_call(void *arg)
 {
     struct ending *e = arg;
-    float in;
+    float out = 0, in;
 
-    if (e->receives)
+    if (e->receives == 1)
         CHOIR_CHECK(choir_recv(e->group, f32(&in, 1), 1, 5, NULL, NULL) != CHOIR_OK);
+    else if (e->receives == 2)
+        CHOIR_CHECK(choir_sendrecv(e->group, f32(&out, 1), 1, f32(&in, 1), 1, 6, NULL, NULL) !=
+                    CHOIR_OK);
     else
         CHOIR_CHECK(choir_barrier(e->group, NULL, NULL) != CHOIR_OK);
     e->error = *choir_last_error_record();
@@ -533,7 +547,7 @@ static void *in_a_call(void *arg)
 }
 
 /* Rank 0 is in a call, which its other thread (`aborts`) or rank 1, by going away, brings to an end. */
-static choir_error end_a_call(choir_group *world, bool is_short, bool receives, bool aborts)
+static choir_error end_a_call(choir_group *world, bool is_short, int receives, bool aborts)
 {
     struct ending e = { .receives = receives };
     float in, ready = 0;
@@ -566,11 +580,11 @@ static choir_error end_a_call(choir_group *world, bool is_short, bool receives, 
 static choir_status endings(choir_group *world, void *arg)
 {
     (void)arg;
-    for (int how = 0; how < 4; how++) {
+    for (int how = 0; how < 6; how++) {
         choir_error errors[2];
 
         for (int is_short = 0; is_short < 2; is_short++)
-            errors[is_short] = end_a_call(world, is_short, how % 2 != 0, how / 2 != 0);
+            errors[is_short] = end_a_call(world, is_short, how % 3, how / 3 != 0);
         if (choir_group_rank(world) == 0) {
             CHOIR_CHECK_STR(errors[1].text, errors[0].text);
             CHOIR_CHECK_STR(errors[1].operation, errors[0].operation);
@@ -605,7 +619,10 @@ static void *talk(void *arg)
 
         out[0] = (float)(me * 1000 + turn);
         out[count - 1] = out[0];
-        if (turn % 3 == 0) { /* small ones go without their receive */
+        if (turn % 4 == 0) {
+            CHOIR_CHECK_OK(choir_sendrecv(t->group, f32(out, count), right, f32(in, count), left,
+                                          t->tag, NULL, NULL));
+        } else if (turn % 3 == 0) { /* small ones go without their receive */
             CHOIR_CHECK_OK(choir_send(t->group, f32(out, 1), right, t->tag, NULL, NULL));
             CHOIR_CHECK_OK(choir_recv(t->group, f32(in, 1), left, t->tag, NULL, NULL));
             count = 1;

@@ -16,10 +16,12 @@ static choir_group *make_fake(int rank, int nranks, bool error_on_collective)
 CHOIR_TEST(failing_collectives_leave_messages_alone)
 {
     choir_group *group = make_fake(1, 4, true);
-    float v = 3;
+    float v = 3, other = 4;
     choir_buf buf = CHOIR_BUF(&v, 1, CHOIR_F32);
 
     for (int i = 0; i < 2; i++) {
+        CHOIR_CHECK_OK(
+            choir_sendrecv(group, buf, 2, CHOIR_BUF(&other, 1, CHOIR_F32), 3, 0, NULL, NULL));
         CHOIR_CHECK_STATUS(choir_allreduce(group, buf, NULL, NULL), CHOIR_ERR_UNSUPPORTED);
         CHOIR_CHECK_HAS(choir_last_error(), "error_on_collective");
         CHOIR_CHECK_OK(choir_send(group, buf, 2, 0, NULL, NULL));

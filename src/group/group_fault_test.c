@@ -49,7 +49,7 @@ static choir_status use_works(choir_group *group)
 
 static choir_status use_batch(choir_group *group)
 {
-    int32_t in = 0, out = 1, sum = 1;
+    int32_t in = 0, other = 0, out = 1, sum = 1;
     int peer = 1 - choir_group_rank(group);
     choir_status rc = choir_batch_begin(group);
 
@@ -58,6 +58,8 @@ static choir_status use_batch(choir_group *group)
     rc = choir_send(group, i32(&out, 1), peer, 0, NULL, NULL);
     if (rc == CHOIR_OK)
         rc = choir_recv(group, i32(&in, 1), peer, 0, NULL, NULL);
+    if (rc == CHOIR_OK)
+        rc = choir_sendrecv(group, i32(&out, 1), peer, i32(&other, 1), peer, 1, NULL, NULL);
     if (rc == CHOIR_OK)
         rc = choir_allreduce(group, i32(&sum, 1), NULL, NULL);
     if (rc != CHOIR_OK)

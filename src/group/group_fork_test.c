@@ -36,7 +36,7 @@ static int not_refused(choir_status rc, const char *call)
 
 static int call_everything(choir_group *group, choir_work *work)
 {
-    int32_t one = 1;
+    int32_t one = 1, two = 2;
     choir_group *other;
     choir_error record;
     bool alive;
@@ -46,6 +46,7 @@ static int call_everything(choir_group *group, choir_work *work)
     bad |= NOT_REFUSED(choir_barrier(group, NULL, &work));
     bad |= NOT_REFUSED(choir_monitored_barrier(group, true, NULL));
     bad |= NOT_REFUSED(choir_send(group, i32(&one), 1, 0, NULL, NULL));
+    bad |= NOT_REFUSED(choir_sendrecv(group, i32(&one), 1, i32(&two), 1, 0, NULL, NULL));
     bad |= NOT_REFUSED(choir_batch_begin(group));
     bad |= NOT_REFUSED(choir_batch_end(group, NULL));
     bad |= NOT_REFUSED(choir_work_wait(work, 0));

@@ -21,6 +21,19 @@ static inline bool ch_plain_is(const choir_group *group, const choir_buf *buf, i
            (unsigned)peer < (unsigned)group->nranks && tag >= 0;
 }
 
+static inline void ch_plain_fill(struct ch_plain *plain, choir_optype type, const choir_buf *buf,
+                                 int peer, int tag, const choir_coll_opts *opts)
+{
+    plain->type = type;
+    plain->dtype = buf->type;
+    plain->data = buf->data;
+    plain->count = buf->count;
+    plain->peer = peer;
+    plain->tag = tag;
+    plain->timeout_ms = opts != NULL ? opts->timeout_ms : 0;
+    plain->done = false;
+}
+
 /* Begin all, and wait until all are done. True: they were run, and *rc_out is what came of it, the first failure if
  * there is one. False: nothing has happened. At most CH_PLAIN_MAX. */
 bool ch_plain_run(choir_group *group, struct ch_plain *parts, size_t count, choir_status *rc_out);
