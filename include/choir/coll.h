@@ -66,8 +66,7 @@ typedef struct choir_coll_opts {
 
 typedef choir_coll_opts choir_allreduce_opts, choir_broadcast_opts, choir_reduce_opts,
     choir_allgather_opts, choir_gather_opts, choir_scatter_opts, choir_reduce_scatter_opts,
-    choir_alltoall_opts, choir_barrier_opts, choir_send_opts, choir_recv_opts,
-    choir_sendrecv_opts;
+    choir_alltoall_opts, choir_barrier_opts, choir_send_opts, choir_recv_opts, choir_sendrecv_opts;
 
 /* --- all ranks ------------------------------------------------------------------------------------ */
 

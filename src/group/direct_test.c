@@ -233,8 +233,8 @@ static choir_status both_records(choir_group *group, void *arg)
             group->direct = way == 0;
             CHOIR_CHECK_OK((by_one        ? exchange_by_one
                             : is_exchange ? exchange
-                            : is_short  ? too_short
-                                        : operations[i].fn)(group, b, 100));
+                            : is_short    ? too_short
+                                          : operations[i].fn)(group, b, 100));
             last_records(group, count, records[way]);
         }
         group->direct = true;

@@ -171,6 +171,33 @@ void ch_byte_ring_consume(struct ch_byte_ring_end *end, size_t nbytes)
         tell_writer(end, before);
 }
 
+/* Each word is released after told_at was taken back, and told_at after all of them: a reader that sees one of later words
+ * also sees that told_at has changed. */
+void ch_byte_ring_tell(struct ch_byte_ring_end *end, const uint64_t *words, int count)
+{
+    struct ch_byte_ring *ring = end->ring;
+
+    atomic_store_explicit(&ring->told_at, 0, memory_order_relaxed);
+    for (int i = 0; i < count; i++)
+        atomic_store_explicit(&ring->told[i], words[i], memory_order_release);
+    atomic_store_explicit(&ring->told_at, end->mine + 1, memory_order_release);
+}
+
+bool ch_byte_ring_told(struct ch_byte_ring_end *end, size_t nbytes, uint64_t *words_out, int count)
+{
+    struct ch_byte_ring *ring = end->ring;
+    choir_status rc;
+
+    if (available(end, nbytes, &rc) < nbytes)
+        return false;
+    /* Acquire, all of them: pairs with the releases in ch_byte_ring_tell(). */
+    if (atomic_load_explicit(&ring->told_at, memory_order_acquire) != end->mine + 1)
+        return false;
+    for (int i = 0; i < count; i++)
+        words_out[i] = atomic_load_explicit(&ring->told[i], memory_order_acquire);
+    return atomic_load_explicit(&ring->told_at, memory_order_relaxed) == end->mine + 1;
+}
+
 static void copy_out(const struct ch_byte_ring_end *end, unsigned char *buf, size_t offset,
                      size_t nbytes)
 {

@@ -5,9 +5,15 @@
  * word: it is checked, so a broken peer gives an error and not a wild access.
  *
  *   offset  bytes  field    writer   reader
- *        0    128  written  writer   reader     bytes ever written
+ *        0      8  written  writer   reader     bytes ever written
+ *        8      8  told_at  writer   reader     where in the stream the bytes are that `told` is of
+ *       16     48  told     writer   reader     a few words of the writer's, beside its counter
  *      128    128  taken    reader   writer     bytes ever taken
  *      256   room  data     writer   reader     byte i of the stream is at i % room
+ *
+ * What a reader waits for is the counter. The bytes are in other cache lines, which it would have to wait for after
+ * that; what fits in the counter's own line is there with it. So a writer may say in a few words what it writes, beside writing it:
+ * of the last that it wrote. A reader that is as far finds them, another one takes the bytes.
  *
  * Who writes tells the reader at every turn. Who takes tells the writer only if the ring was full: a writer
  * with room left waits for something else.
@@ -26,11 +32,17 @@
 #include "base/bell.h"
 #include "base/compiler.h"
 
+enum { CH_TOLD_WORDS = 6 };
+
 struct ch_byte_ring {
     _Alignas(CH_CACHE_UNIT) _Atomic uint64_t written;
+    _Atomic uint64_t told_at; /* position + 1; 0: they are being written, or never were */
+    _Atomic uint64_t told[CH_TOLD_WORDS];
     _Alignas(CH_CACHE_UNIT) _Atomic uint64_t taken;
     _Alignas(CH_CACHE_UNIT) unsigned char data[];
 };
+_Static_assert(offsetof(struct ch_byte_ring, told) == 16, "the words follow the counter");
+_Static_assert(offsetof(struct ch_byte_ring, told) + CH_TOLD_WORDS * 8 == 64, "in its cache line");
 _Static_assert(offsetof(struct ch_byte_ring, taken) == 128, "one writer per cache unit");
 _Static_assert(offsetof(struct ch_byte_ring, data) == 256, "data starts a cache unit");
 
@@ -58,6 +70,11 @@ void *ch_byte_ring_reserve(struct ch_byte_ring_end *end, size_t nbytes);
 void ch_byte_ring_commit(struct ch_byte_ring_end *end, size_t nbytes);
 const void *ch_byte_ring_peek(struct ch_byte_ring_end *end, size_t nbytes);
 void ch_byte_ring_consume(struct ch_byte_ring_end *end, size_t nbytes);
+
+/* Words about what is committed next, `count` of them; and those about the next `nbytes`, if these have come and there are
+ * any, which then hold together. They are a peer's word as the bytes are. */
+void ch_byte_ring_tell(struct ch_byte_ring_end *end, const uint64_t *words, int count);
+bool ch_byte_ring_told(struct ch_byte_ring_end *end, size_t nbytes, uint64_t *words_out, int count);
 
 /* Whether a take would do anything but wait. */
 bool ch_byte_ring_readable(struct ch_byte_ring_end *end);

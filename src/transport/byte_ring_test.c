@@ -140,6 +140,91 @@ CHOIR_TEST(a_full_ring_rings_its_writer)
     ch_free(word);
 }
 
+/* --- words beside the counter ------------------------------------------------------------------------- */
+
+static void write_eight(struct ch_byte_ring_end *end, uint64_t value)
+{
+    size_t done;
+
+    CHOIR_CHECK_OK(ch_byte_ring_write(end, &(struct iovec){ &value, 8 }, 1, &done));
+    CHOIR_CHECK_EQ(done, 8);
+}
+
+CHOIR_TEST(words_are_of_the_last_that_was_written)
+{
+    struct ch_byte_ring *ring = new_ring(64);
+    struct ch_byte_ring_end writer = { .ring = ring, .room = 64 }, reader = writer;
+    uint64_t words[] = { 5, 6 }, got[2] = { 0 };
+
+    CHOIR_CHECK(!ch_byte_ring_told(&reader, 0, got, 2)); /* there never were any */
+    ch_byte_ring_tell(&writer, words, 2);
+    CHOIR_CHECK(!ch_byte_ring_told(&reader, 8, got, 2)); /* what they are about is not there yet */
+    write_eight(&writer, 1);
+    CHOIR_CHECK(!ch_byte_ring_told(&reader, 16, got, 2));
+    CHOIR_CHECK(ch_byte_ring_told(&reader, 8, got, 2));
+    CHOIR_CHECK(got[0] == 5 && got[1] == 6);
+    write_eight(&writer, 2); /* without words: those are still of the one before */
+    CHOIR_CHECK(ch_byte_ring_told(&reader, 8, got, 2));
+    ch_byte_ring_consume(&reader, 8);
+    CHOIR_CHECK(!ch_byte_ring_told(&reader, 8, got, 2));
+    words[0] = 7;
+    ch_byte_ring_tell(&writer, words, 2);
+    write_eight(&writer, 3);
+    CHOIR_CHECK(!ch_byte_ring_told(&reader, 8, got, 2)); /* of a later one */
+    ch_byte_ring_consume(&reader, 8);
+    CHOIR_CHECK(ch_byte_ring_told(&reader, 8, got, 2));
+    CHOIR_CHECK_EQ(got[0], 7);
+    ch_free(ring);
+}
+
+enum { TELLS = 200000 };
+
+static void *tell_all(void *arg)
+{
+    struct ch_byte_ring_end end = { .ring = arg, .room = ROOM };
+
+    for (uint64_t i = 0; i < TELLS; i++) {
+        uint64_t words[CH_TOLD_WORDS];
+        void *to;
+
+        while ((to = ch_byte_ring_reserve(&end, 8)) == NULL)
+            sched_yield();
+        memcpy(to, &i, sizeof(i));
+        for (uint64_t w = 0; w < CH_TOLD_WORDS; w++)
+            words[w] = i * CH_TOLD_WORDS + w;
+        ch_byte_ring_tell(&end, words, CH_TOLD_WORDS);
+        ch_byte_ring_commit(&end, 8);
+    }
+    return NULL;
+}
+
+/* While a writer goes on: they hold together and are of what comes next, or there are none. */
+CHOIR_TEST(words_hold_together)
+{
+    struct ch_byte_ring *ring = new_ring(ROOM);
+    struct ch_byte_ring_end end = { .ring = ring, .room = ROOM };
+    pthread_t writer;
+
+    CHOIR_CHECK_EQ(pthread_create(&writer, NULL, tell_all, ring), 0);
+    for (uint64_t i = 0; i < TELLS; i++) {
+        uint64_t words[CH_TOLD_WORDS], value;
+        const void *at;
+
+        while (!ch_byte_ring_readable(&end))
+            sched_yield();
+        if (ch_byte_ring_told(&end, 8, words, CH_TOLD_WORDS)) {
+            for (uint64_t w = 0; w < CH_TOLD_WORDS; w++)
+                CHOIR_CHECK_EQ(words[w], i * CH_TOLD_WORDS + w);
+        }
+        at = ch_byte_ring_peek(&end, 8);
+        memcpy(&value, at, sizeof(value));
+        CHOIR_CHECK_EQ(value, i);
+        ch_byte_ring_consume(&end, 8);
+    }
+    pthread_join(writer, NULL);
+    ch_free(ring);
+}
+
 /* --- the contract ------------------------------------------------------------------------------------- */
 
 /* Two ends of one connection; to oneself they are one. */

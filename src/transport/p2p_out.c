@@ -142,6 +142,15 @@ static void write_message(struct ch_frame *to, const struct ch_envelope *e, uint
     ch_p2p_copy(to + 1, data, e->nbytes);
 }
 
+static inline void tell(struct ch_stream *stream, const struct ch_envelope *e, uint32_t credit,
+                        const void *data)
+{
+    uint64_t words[CH_TOLD_WORDS] = { e->context, e->tag, ch_told_bits(e, credit) };
+
+    ch_p2p_copy(words + CH_TOLD_HEAD, data, e->nbytes);
+    stream->ops->tell(stream, words, ch_told_count(e->nbytes));
+}
+
 /* With nothing before it and room for it, in one piece: frame and payload straight to where they are read from. */
 bool ch_p2p_send_whole(struct ch_p2p *p2p, struct peer *peer, const struct ch_envelope *e,
                        const void *data)
@@ -149,6 +158,7 @@ bool ch_p2p_send_whole(struct ch_p2p *p2p, struct peer *peer, const struct ch_en
     struct ch_stream *stream = peer->stream;
     size_t whole;
     struct ch_frame *to;
+    uint32_t credit;
 
     if (!eager_fits(p2p, peer, e->nbytes) || ch_p2p_wants_out(p2p, peer) ||
         stream->ops->reserve == NULL)
@@ -157,7 +167,10 @@ bool ch_p2p_send_whole(struct ch_p2p *p2p, struct peer *peer, const struct ch_en
     to = stream->ops->reserve(stream, whole);
     if (to == NULL)
         return false;
-    write_message(to, e, give_credit(peer), data);
+    credit = give_credit(peer);
+    write_message(to, e, credit, data);
+    if (ch_told_fits(e) && stream->ops->tell != NULL)
+        tell(stream, e, credit, data);
     peer->used += ch_frame_charge((uint32_t)e->nbytes);
     stream->ops->commit(stream, whole);
     return true;

@@ -56,12 +56,30 @@ static inline void account(struct ch_p2p *p2p, struct peer *peer, uint32_t credi
         write_out(p2p, peer);
 }
 
-/* There is something to read. False: it is not for the short way. */
-static inline bool take_next(struct ch_p2p *p2p, struct peer *peer, const struct ch_envelope *e,
-                             void *data)
+/* By what is told of it, without a look at the message: there is one cache line to wait for, not three. */
+static inline bool take_told(struct ch_p2p *p2p, struct peer *peer, const struct ch_envelope *e,
+                             void *data, size_t whole)
 {
     struct ch_stream *stream = peer->stream;
-    size_t whole = sizeof(struct ch_frame) + e->nbytes + ch_frame_fill((uint32_t)e->nbytes);
+    uint32_t charge = ch_frame_charge((uint32_t)e->nbytes), credit;
+    uint64_t words[CH_TOLD_WORDS];
+
+    if (!stream->ops->told(stream, whole, words, ch_told_count(e->nbytes)))
+        return false;
+    credit = (uint32_t)(words[2] >> 32);
+    if (words[0] != e->context || words[1] != e->tag || words[2] != ch_told_bits(e, credit) ||
+        credit > peer->used || charge > p2p->kept_max - peer->kept)
+        return false;
+    ch_p2p_copy(data, words + CH_TOLD_HEAD, e->nbytes);
+    stream->ops->consume(stream, whole);
+    account(p2p, peer, credit, charge);
+    return true;
+}
+
+static inline bool take_whole(struct ch_p2p *p2p, struct peer *peer, const struct ch_envelope *e,
+                              void *data, size_t whole)
+{
+    struct ch_stream *stream = peer->stream;
     uint32_t charge = ch_frame_charge((uint32_t)e->nbytes);
     const struct ch_frame *at = stream->ops->peek(stream, whole);
     struct ch_frame f;
@@ -77,6 +95,17 @@ static inline bool take_next(struct ch_p2p *p2p, struct peer *peer, const struct
     stream->ops->consume(stream, whole);
     account(p2p, peer, f.credit, charge);
     return true;
+}
+
+/* There is something to read. False: it is not for the short way. */
+static inline bool take_next(struct ch_p2p *p2p, struct peer *peer, const struct ch_envelope *e,
+                             void *data)
+{
+    size_t whole = sizeof(struct ch_frame) + e->nbytes + ch_frame_fill((uint32_t)e->nbytes);
+
+    if (ch_told_fits(e) && peer->stream->ops->told != NULL && take_told(p2p, peer, e, data, whole))
+        return true;
+    return take_whole(p2p, peer, e, data, whole);
 }
 
 static inline bool send_short(struct ch_p2p *p2p, const struct ch_short *s)

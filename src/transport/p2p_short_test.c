@@ -188,7 +188,7 @@ CHOIR_TEST(every_small_length_arrives)
 }
 
 /* Far more than may be kept: what was received is given back. */
-CHOIR_TEST(credit_comes_back)
+CHOIR_TEST_TIMED(credit_comes_back, 90)
 {
     const size_t many = 4 * (CH_P2P_KEPT / ch_frame_charge(8));
     size_t nshort = 0;
@@ -201,6 +201,75 @@ CHOIR_TEST(credit_comes_back)
             mesh_settle(&mesh); /* a frame that gives back is read by the sender */
     }
     CHOIR_CHECK_EQ(nshort, many);
+    mesh_close(&mesh);
+}
+
+/* Small ones are told beside being written; what a receive cannot use of that does no harm. */
+CHOIR_TEST(what_is_told_is_what_is_written)
+{
+    mesh_open(&mesh, 2, ROOM);
+    CHOIR_ROW("two behind each other: the words are of the second");
+    CHOIR_CHECK(sent(8) && sent(9));
+    CHOIR_CHECK(got(8) && got(9));
+    CHOIR_ROW("taken the ordinary way");
+    CHOIR_CHECK(sent(8));
+    receive(0, TAG, 8);
+    check_received(8);
+    CHOIR_ROW("of another length, tag or check: told by the ordinary way");
+    CHOIR_CHECK(sent(8));
+    CHOIR_CHECK(!got(9));
+    receive(0, TAG + 1, 8);
+    mesh_settle(&mesh);
+    CHOIR_CHECK(!is_done(&transfer));
+    ch_p2p_cancel(mesh.p2p[1], &transfer, CHOIR_ERR_TIMEOUT);
+    receive(0, TAG, 8);
+    check_received(8);
+    mesh_close(&mesh);
+}
+
+static struct ch_stream *raw_stream(void)
+{
+    struct ch_stream *raw;
+
+    CHOIR_CHECK_OK(ch_transport_shm_open(1, mesh.rings[0][1], mesh.rings[1][0], ROOM,
+                                         &mesh.waiters[1].bell, &raw));
+    return raw;
+}
+
+/* Words that cannot be are not believed; the frame beside them is. */
+CHOIR_TEST(broken_words_are_not_believed)
+{
+    struct ch_frame f = { .kind = CH_FRAME_EAGER,
+                          .nbytes = 8,
+                          .total = 8,
+                          .context = CONTEXT,
+                          .tag = TAG,
+                          .check = CHECK };
+    const struct ch_envelope e = { CONTEXT, TAG, CHECK, 8 };
+    const struct {
+        uint64_t words[4];
+        const char *why;
+    } rows[] = {
+        { { CONTEXT, TAG, ch_told_bits(&e, 1), 0 }, "credit for what was not used" },
+        { { CONTEXT + 1, TAG, ch_told_bits(&e, 0), 0 }, "another context" },
+        { { CONTEXT, TAG + 1, ch_told_bits(&e, 0), 0 }, "another tag" },
+        { { CONTEXT, TAG, ch_told_bits(&e, 0) + 1, 0 }, "another length" },
+        { { CONTEXT, TAG, ch_told_bits(&e, 0) + 256, 0 }, "another check" },
+    };
+    struct ch_stream *raw;
+    size_t done;
+
+    mesh_open(&mesh, 2, ROOM);
+    raw = raw_stream();
+    fill(out[0], 8, 8);
+    for (size_t i = 0; i < CH_ARRAY_LEN(rows); i++) {
+        CHOIR_ROW("%s", rows[i].why);
+        raw->ops->tell(raw, rows[i].words, 4);
+        CHOIR_CHECK_OK(raw->ops->send(
+            raw, (struct iovec[]){ { &f, sizeof(f) }, { out[0], sizeof(f) } }, 2, &done));
+        CHOIR_CHECK(got(8));
+    }
+    raw->ops->close(raw);
     mesh_close(&mesh);
 }
 

@@ -36,6 +36,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "kernel/kernel.h"
+#include "transport/byte_ring.h"
 #include "transport/frame.h"
 #include "transport/p2p.h"
 
@@ -288,6 +289,24 @@ static inline void ch_p2p_copy(void *dst, const void *src, size_t nbytes)
     } else if (nbytes > 0) {
         memcpy(dst, src, nbytes);
     }
+}
+
+/* What is told of a small message in a few words, with all of it: context, tag, these bits, and the bytes. */
+enum { CH_TOLD_HEAD = 3, CH_TOLD_NBYTES = (CH_TOLD_WORDS - CH_TOLD_HEAD) * 8 };
+
+static inline bool ch_told_fits(const struct ch_envelope *e)
+{
+    return e->nbytes <= CH_TOLD_NBYTES && e->check >> 24 == 0;
+}
+
+static inline uint64_t ch_told_bits(const struct ch_envelope *e, uint32_t credit)
+{
+    return e->nbytes | e->check << 8 | (uint64_t)credit << 32;
+}
+
+static inline int ch_told_count(size_t nbytes)
+{
+    return CH_TOLD_HEAD + (int)((nbytes + 7) / 8);
 }
 
 /* The words for an eager message that was refused; `m` has what REFUSE said. */

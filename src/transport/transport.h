@@ -48,6 +48,11 @@ struct ch_transport_ops {
     const void *(*peek)(struct ch_stream *stream, size_t nbytes);
     void (*consume)(struct ch_stream *stream, size_t nbytes);
 
+    /* Words about what is committed next, and about the next that have come, where the peer finds them without a look at the
+     * bytes (byte_ring.h); at most CH_TOLD_WORDS. False: there are none. NULL: a transport has no place for them. */
+    void (*tell)(struct ch_stream *stream, const uint64_t *words, int count);
+    bool (*told)(struct ch_stream *stream, size_t nbytes, uint64_t *words_out, int count);
+
     /* Remote memory access, where a transport has it: straight from or to the peer's memory. NULL: not
      * there, and bytes go through the stream. */
     choir_status (*read_remote)(struct ch_stream *stream, void *dst, uint64_t remote,

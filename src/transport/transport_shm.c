@@ -46,6 +46,17 @@ static void ring_consume(struct ch_stream *stream, size_t nbytes)
     stream->seen = s->in.mine;
 }
 
+static void ring_tell(struct ch_stream *stream, const uint64_t *words, int count)
+{
+    ch_byte_ring_tell(&CH_CONTAINER(stream, struct ring_stream, stream)->out, words, count);
+}
+
+static bool ring_told(struct ch_stream *stream, size_t nbytes, uint64_t *words_out, int count)
+{
+    return ch_byte_ring_told(&CH_CONTAINER(stream, struct ring_stream, stream)->in, nbytes,
+                             words_out, count);
+}
+
 static choir_status ring_recv(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out)
 {
     struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
@@ -80,6 +91,8 @@ const struct ch_transport_ops ch_transport_shm = {
     .commit = ring_commit,
     .peek = ring_peek,
     .consume = ring_consume,
+    .tell = ring_tell,
+    .told = ring_told,
 };
 
 /* No short way (p2p_short.c): what we send to ourselves nobody would tell p2p of, if it were put there behind
