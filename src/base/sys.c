@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -412,6 +413,12 @@ static int real_epoll_wait(int epfd, struct epoll_event *events_out, int max, in
 static int real_membarrier(int command)
 {
     return (int)syscall(SYS_membarrier, command, 0, 0);
+}
+
+static ssize_t real_read_process(pid_t pid, const struct iovec *to, int nto,
+                                 const struct iovec *from, int nfrom)
+{
+    return process_vm_readv(pid, to, (unsigned long)nto, from, (unsigned long)nfrom, 0);
 }
 
 /* --- processes and threads --------------------------------------------------------------------- */

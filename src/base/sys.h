@@ -23,6 +23,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #define CH_SYS(ret, fail, err, name, params, args) ret ch_sys_##name params;
 #include "base/sys.def"

@@ -54,6 +54,7 @@ static choir_status make_page(struct ch_hostlink *link)
     self->page->rank = (uint32_t)link->rank;
     self->page->pid = (uint64_t)getpid();
     memcpy(self->page->id, link->id, sizeof(link->id));
+    self->page->id_at = (uint64_t)(uintptr_t)link->id;
     self->page->processors = (uint32_t)ch_processors_knob();
     self->page->quota = (uint32_t)ch_processor_quota();
     ch_processor_set_get(&self->page->mask);

@@ -31,7 +31,8 @@
  *       60      4  quota  the same: of processors, its cgroup's; 0: none
  *       64      8  machine  the same: which measured figures it has; 0: none
  *       72      8  overrules  the same: which algorithms its user asks for (rank.c)
- *       80     48  zero
+ *       80      8  id_at    the same: where its process has the id, for who reads its memory to know that it is this process's
+ *       88     40  zero
  *      128    128  bell     see base/bell.h
  *      256   1024  mask     its rank, before sharing: which processors it may use
  */
@@ -53,7 +54,7 @@
 
 #define CH_RANK_PAGE_MAGIC UINT64_C(0x6567617072696f68) /* "hoirpage" */
 
-enum { CH_RANK_PAGE_VERSION = 6, CH_RANK_ID_NBYTES = 16 };
+enum { CH_RANK_PAGE_VERSION = 7, CH_RANK_ID_NBYTES = 16 };
 
 struct ch_rank_page {
     uint64_t magic;
@@ -68,7 +69,8 @@ struct ch_rank_page {
     uint32_t quota;
     uint64_t machine;
     uint64_t overrules;
-    uint8_t zeros[48];
+    uint64_t id_at;
+    uint8_t zeros[40];
     struct ch_bell_word bell;
     struct ch_processor_set mask;
 };

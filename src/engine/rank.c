@@ -78,9 +78,22 @@ static choir_status connect_streams(struct ch_rank *rank)
 
         if (rc != CHOIR_OK)
             return rc;
+        if (i != me)
+            ch_transport_shm_reads(stream, (int64_t)link->neighbours[i].page->pid,
+                                   link->neighbours[i].page->id_at, link->neighbours[i].page->id);
         ch_p2p_connect(rank->p2p, peer, stream);
     }
     return CHOIR_OK;
+}
+
+/* Where ranks take turns at processors, what goes through a ring goes a ring's worth in each turn. */
+static size_t read_from(const struct ch_rank *rank)
+{
+    int64_t knob = ch_params()->read_from;
+
+    if (knob >= 0)
+        return (size_t)knob;
+    return rank->link.waiter.crowded ? 0 : SIZE_MAX;
 }
 
 /* A message that we sent was refused after we were done with it. If it was a schedule's, the ranks are in
@@ -147,6 +160,7 @@ choir_status ch_rank_connect(struct ch_rank *rank, uint32_t nranks, const char *
         rc = ch_p2p_create(nranks, &rank->link.waiter.bell, &rank->p2p);
     if (rc == CHOIR_OK) {
         ch_p2p_on_refusal(rank->p2p, &(struct ch_p2p_refusal){ message_refused, rank });
+        ch_p2p_read_from(rank->p2p, read_from(rank));
         rc = connect_streams(rank);
     }
     return rc == CHOIR_OK ? ch_watch_start(rank) : rc;

@@ -292,11 +292,10 @@ choir_status ch_block_make(struct ch_call *call, const struct ch_slice *slices, 
 
     *piece_out = (struct ch_piece){ NULL, 0 };
     for (size_t i = 0; i < nslices; i++) {
-        char *start, *data = piece_out->data;
+        char *start = plain_start(&slices[i]), *data = piece_out->data;
 
         if (slices[i].count == 0)
-            continue; /* its data may be NULL */
-        start = plain_start(&slices[i]);
+            continue;
         if (data == NULL)
             piece_out->data = start;
         else if (start != data + piece_out->count * ch_type_bytes[slices[i].buf->type])

@@ -198,6 +198,23 @@ bool ch_byte_ring_told(struct ch_byte_ring_end *end, size_t nbytes, uint64_t *wo
     return atomic_load_explicit(&ring->told_at, memory_order_relaxed) == end->mine + 1;
 }
 
+/* Two full fences: what the writer does with its memory afterwards is after this, and what the reader has read was before its
+ * look. So a reader that does not see this has read nothing that was written later. */
+void ch_byte_ring_withdraw(struct ch_byte_ring_end *end)
+{
+    /* Relaxed: the fence orders it; there is one writer. */
+    uint64_t before = atomic_load_explicit(&end->ring->withdrawn, memory_order_relaxed);
+
+    atomic_store_explicit(&end->ring->withdrawn, before + 1, memory_order_relaxed);
+    CH_FULL_FENCE();
+}
+
+uint64_t ch_byte_ring_withdrawn(const struct ch_byte_ring_end *end)
+{
+    CH_FULL_FENCE();
+    return atomic_load_explicit(&end->ring->withdrawn, memory_order_relaxed);
+}
+
 static void copy_out(const struct ch_byte_ring_end *end, unsigned char *buf, size_t offset,
                      size_t nbytes)
 {

@@ -8,6 +8,7 @@
  *        0      8  written  writer   reader     bytes ever written
  *        8      8  told_at  writer   reader     where in the stream the bytes are that `told` is of
  *       16     48  told     writer   reader     a few words of the writer's, beside its counter
+ *       64      8  withdrawn  writer reader    how often the writer took back what the reader may read elsewhere
  *      128    128  taken    reader   writer     bytes ever taken
  *      256   room  data     writer   reader     byte i of the stream is at i % room
  *
@@ -38,6 +39,7 @@ struct ch_byte_ring {
     _Alignas(CH_CACHE_UNIT) _Atomic uint64_t written;
     _Atomic uint64_t told_at; /* position + 1; 0: they are being written, or never were */
     _Atomic uint64_t told[CH_TOLD_WORDS];
+    _Atomic uint64_t withdrawn;
     _Alignas(CH_CACHE_UNIT) _Atomic uint64_t taken;
     _Alignas(CH_CACHE_UNIT) unsigned char data[];
 };
@@ -75,6 +77,12 @@ void ch_byte_ring_consume(struct ch_byte_ring_end *end, size_t nbytes);
  * any, which then hold together. They are a peer's word as the bytes are. */
 void ch_byte_ring_tell(struct ch_byte_ring_end *end, const uint64_t *words, int count);
 bool ch_byte_ring_told(struct ch_byte_ring_end *end, size_t nbytes, uint64_t *words_out, int count);
+
+/* For what the reader takes straight from the writer's memory: the writer says that it may not any more, before it uses
+ * the memory for anything else, and the reader asks after reading whether it said so: not, if it is still what it was
+ * before. */
+void ch_byte_ring_withdraw(struct ch_byte_ring_end *end);
+uint64_t ch_byte_ring_withdrawn(const struct ch_byte_ring_end *end);
 
 /* Whether a take would do anything but wait. */
 bool ch_byte_ring_readable(struct ch_byte_ring_end *end);

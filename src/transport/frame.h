@@ -9,9 +9,9 @@
  *        0      4  nbytes   of the payload behind this frame
  *        4      1  kind     enum ch_frame_kind
  *        5      1  reason   enum ch_frame_reason; REFUSE only
- *        6      2  flags    CH_FRAME_ASKED or 0
+ *        6      2  flags    CH_FRAME_ASKED, CH_FRAME_LENT
  *        8      4  credit   kept memory given back to the reader of this frame, since the last
- *       12      4  zero
+ *       12      4  epoch    of what is lent; else 0
  *       16      8  context
  *       24      8  tag
  *       32      8  check
@@ -21,8 +21,10 @@
  *
  *   kind      from      meaning, and fields used beside kind and credit
  *   EAGER     sender    a whole message: nbytes, context, tag, check, total = nbytes
- *   OFFER     sender    there is a message for you: context, tag, check, total, id; flags: asked for by ASK
+ *   OFFER     sender    there is a message for you: context, tag, check, total, id; flags: asked for by ASK;
+ *                       lent: it is at address rid of the sender's memory, until its withdrawals (transport.h) are not epoch any more
  *   TAKE      receiver  send it: id, rid
+ *   READ      receiver  it was lent, and has been read: id
  *   DATA      sender    the next piece of it: nbytes, rid, total = bytes sent before
  *   REFUSE    receiver  it is not wanted, or no more: id, reason; context, tag; for a mismatch total and
  *                       check as the receiver has them; id 0 is an EAGER one, and rid what it had
@@ -64,6 +66,7 @@ enum ch_frame_kind {
     CH_FRAME_ASK,
     CH_FRAME_ASKED_ALL,
     CH_FRAME_FLOWS,
+    CH_FRAME_READ,
 };
 
 enum ch_frame_reason {
@@ -73,7 +76,7 @@ enum ch_frame_reason {
     CH_REFUSED_ENDED,      /* the context has ended */
 };
 
-enum { CH_FRAME_ASKED = 1 };
+enum { CH_FRAME_ASKED = 1, CH_FRAME_LENT = 2 };
 
 struct ch_frame {
     uint32_t nbytes;
@@ -81,7 +84,7 @@ struct ch_frame {
     uint8_t reason;
     uint16_t flags;
     uint32_t credit;
-    uint32_t zero;
+    uint32_t epoch;
     uint64_t context;
     uint64_t tag;
     uint64_t check;

@@ -7,6 +7,7 @@
 #include "choir_test.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -22,6 +23,7 @@ struct mesh {
     struct ch_waiter waiters[MESH_MAX];
     struct ch_byte_ring *rings[MESH_MAX][MESH_MAX]; /* [reader][writer] */
     struct ch_p2p *p2p[MESH_MAX];
+    uint8_t ids[MESH_MAX][CH_REMOTE_ID_NBYTES]; /* by which ranks that read each other's memory know it */
 };
 
 /* What a test says goes wrong is only the library's: these fail the test or hand the failure up. */
@@ -47,6 +49,11 @@ static inline choir_status mesh_join(struct mesh *mesh, uint32_t rank, uint32_t 
     else
         rc = ch_transport_shm_open(peer, mesh->rings[rank][peer], mesh->rings[peer][rank],
                                    mesh->room, &mesh->waiters[peer].bell, &stream);
+    if (rc == CHOIR_OK && rank != peer) {
+        mesh->ids[peer][0] = (uint8_t)(peer + 1);
+        ch_transport_shm_reads(stream, getpid(), (uint64_t)(uintptr_t)mesh->ids[peer],
+                               mesh->ids[peer]);
+    }
     if (rc == CHOIR_OK)
         ch_p2p_connect(mesh->p2p[rank], peer, stream);
     return rc;

@@ -68,6 +68,8 @@ void ch_transfer_advance(struct ch_transfer *t, size_t nbytes)
 void ch_p2p_finish_locked(struct ch_p2p *p2p, struct ch_transfer *t, const choir_error *record)
 {
     ch_lock_assert_held(&p2p->lock);
+    if (CH_UNLIKELY(record != NULL && t->lent))
+        ch_p2p_withdraw(&p2p->peers[t->peer]);
     ch_list_remove(&t->link);
     ch_list_remove(&t->all);
     t->state = TRANSFER_DONE;
@@ -179,6 +181,7 @@ static void init_peer(struct peer *peer, uint32_t rank)
     ch_list_init(&peer->messages);
     ch_list_init(&peer->notes);
     ch_list_init(&peer->starting);
+    ch_list_init(&peer->reading);
     ch_list_init(&peer->streaming);
     ch_list_init(&peer->held);
 }
@@ -197,6 +200,7 @@ choir_status ch_p2p_create(uint32_t nranks, const struct ch_bell *bell, struct c
     p2p->bell = *bell;
     p2p->nranks = nranks;
     p2p->kept_max = CH_P2P_KEPT;
+    p2p->read_from = SIZE_MAX;
     for (uint32_t r = 0; r < nranks; r++)
         init_peer(&p2p->peers[r], r);
     ch_list_init(&p2p->connected);
@@ -224,6 +228,7 @@ void ch_p2p_destroy(struct ch_p2p *p2p)
     for (uint32_t r = 0; r < p2p->nranks; r++) {
         struct peer *peer = &p2p->peers[r];
 
+        ch_p2p_withdraw(peer);
         if (peer->stream != NULL)
             peer->stream->ops->close(peer->stream);
         if (peer->failed != &p2p->no_memory)
@@ -269,16 +274,17 @@ static bool to_ourselves(const struct peer *peer)
 /* In and out in turn, as what comes may call for an answer, and room made may be used. */
 static bool pump(struct ch_p2p *p2p, struct peer *peer)
 {
-    size_t in = TURN_NBYTES, out = TURN_NBYTES;
+    size_t in = TURN_NBYTES, out = TURN_NBYTES, read = TURN_NBYTES;
     bool moved = false, again;
 
     do {
         again = ch_p2p_pump_in(p2p, peer, &in);
+        again |= ch_p2p_pump_read(p2p, peer, &read);
         if (ch_p2p_wants_out(p2p, peer))
             again |= ch_p2p_pump_out(p2p, peer, &out);
         moved |= again;
-    } while (again && in > 0 && out > 0);
-    if (in == 0 || out == 0)
+    } while (again && in > 0 && out > 0 && read > 0);
+    if (in == 0 || out == 0 || read == 0)
         p2p->rung = true; /* there may be more: whoever sleeps must look again */
     return moved;
 }
@@ -379,6 +385,7 @@ static void set_up(struct ch_transfer *t, bool is_send, int peer, uint64_t conte
     t->peer = peer;
     t->state = TRANSFER_IDLE;
     t->is_send = is_send;
+    t->lent = false;
 }
 
 void ch_p2p_send(struct ch_p2p *p2p, struct ch_transfer *transfer, uint32_t peer, uint64_t context,
@@ -511,6 +518,7 @@ void ch_p2p_fail_peer_locked(struct ch_p2p *p2p, struct peer *peer, const choir_
     if (peer->failed != NULL)
         return;
     peer->failed = keep_record(p2p, record);
+    ch_p2p_withdraw(peer); /* it may be there still, and read */
     disconnect(p2p, peer);
     CH_LIST_EACH (link, &p2p->all) {
         struct ch_transfer *t = CH_CONTAINER(link, struct ch_transfer, all);

@@ -56,6 +56,10 @@ struct ch_p2p_refusal {
 };
 void ch_p2p_on_refusal(struct ch_p2p *p2p, const struct ch_p2p_refusal *refusal);
 
+/* Receives of this many bytes and more are read from their sender's memory, where it lends it and it can be; never if it is
+ * SIZE_MAX, as it is to begin with. Set before the first transfer. */
+void ch_p2p_read_from(struct ch_p2p *p2p, size_t nbytes);
+
 /* A send or a receive. Lives in its owner, who sets on_done before the first use; its buffers and `iov` are lent until
  * it is done, and may be used again then. */
 struct ch_transfer {
@@ -81,6 +85,7 @@ struct ch_transfer {
     int peer;
     int state;
     bool is_send;
+    bool lent; /* a send whose receiver may read it: it is withdrawn before it is done with a failure */
 };
 
 /* Start one. `context` names the group, and whether users or schedules use it; `check` is a word that must be

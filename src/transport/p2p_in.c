@@ -83,6 +83,18 @@ static bool take_in(struct ch_p2p *p2p, struct peer *peer, const struct ch_frame
     return true;
 }
 
+/* The same. */
+static bool read_in(struct ch_p2p *p2p, struct peer *peer, const struct ch_frame *f)
+{
+    struct message *m = ch_message_find(p2p, peer, f->id, MESSAGE_SEND);
+
+    if (m == NULL || m->transfer == NULL)
+        return true;
+    if (!ch_p2p_was_read(p2p, m))
+        return broken(p2p, peer, "has read what was not lent", f->id);
+    return true;
+}
+
 /* A number that finds nothing is of a receive that was taken back: the bytes go nowhere. */
 static bool data_in(struct ch_p2p *p2p, struct peer *peer, const struct ch_frame *f)
 {
@@ -244,6 +256,8 @@ static bool dispatch(struct ch_p2p *p2p, struct peer *peer, const struct ch_fram
         return offer_in(p2p, peer, f);
     case CH_FRAME_TAKE:
         return take_in(p2p, peer, f);
+    case CH_FRAME_READ:
+        return read_in(p2p, peer, f);
     case CH_FRAME_DATA:
         return data_in(p2p, peer, f);
     case CH_FRAME_REFUSE:
@@ -272,7 +286,8 @@ static bool frame_in(struct ch_p2p *p2p, struct peer *peer)
 
     if (f->nbytes > (has_payload ? CH_P2P_EAGER : 0))
         return broken(p2p, peer, "too long", f->nbytes);
-    if (f->zero != 0 || (f->flags & ~(f->kind == CH_FRAME_OFFER ? CH_FRAME_ASKED : 0)) != 0)
+    if ((f->flags & ~(f->kind == CH_FRAME_OFFER ? CH_FRAME_ASKED | CH_FRAME_LENT : 0)) != 0 ||
+        (f->epoch != 0 && (f->flags & CH_FRAME_LENT) == 0))
         return broken(p2p, peer, "flags that mean nothing", f->flags);
     if (f->credit > peer->used)
         return broken(p2p, peer, "gives back more than was used", f->credit);

@@ -179,14 +179,16 @@ static void accept(struct ch_p2p *p2p, struct peer *peer, struct message *m, str
         return;
     }
     m->kind = MESSAGE_ACCEPTED;
-    ch_p2p_note(p2p, m, CH_FRAME_TAKE, 0);
     if (m->total == 0) { /* TAKE is all that its sender waits for */
+        ch_p2p_note(p2p, m, CH_FRAME_TAKE, 0);
         ch_p2p_finish_locked(p2p, t, NULL);
         return;
     }
     m->transfer = t;
     t->message = m;
     t->state = TRANSFER_ACCEPTED;
+    if (!ch_p2p_start_read(p2p, peer, m))
+        ch_p2p_note(p2p, m, CH_FRAME_TAKE, 0);
 }
 
 static void keep_offer(struct ch_p2p *p2p, struct peer *peer, struct message *m)
@@ -207,6 +209,9 @@ void ch_match_offer(struct ch_p2p *p2p, struct peer *peer, const struct ch_frame
         return;
     }
     m->charge = (frame->flags & CH_FRAME_ASKED) ? 0 : CH_FRAME_CHARGE;
+    m->lent = (frame->flags & CH_FRAME_LENT) != 0;
+    m->epoch = frame->epoch;
+    m->remote = frame->rid;
     t = ch_match_posted(p2p, peer, frame->context, frame->tag);
     if (t != NULL)
         accept(p2p, peer, m, t);

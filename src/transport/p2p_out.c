@@ -133,7 +133,7 @@ static void write_message(struct ch_frame *to, const struct ch_envelope *e, uint
     to->reason = 0;
     to->flags = 0;
     to->credit = credit;
-    to->zero = 0;
+    to->epoch = 0;
     to->context = e->context;
     to->tag = e->tag;
     to->check = e->check;
@@ -340,6 +340,7 @@ static bool next_start(struct peer *peer)
     if (t->message != NULL) {
         f->id = t->message->id;
         f->flags = t->message->asked ? CH_FRAME_ASKED : 0;
+        ch_p2p_lend(peer, t, f);
     } else {
         f->nbytes = (uint32_t)t->nbytes;
         peer->out.left = t->nbytes;
@@ -496,6 +497,7 @@ static void frame_out(struct ch_p2p *p2p, struct peer *peer)
         break;
     case CH_FRAME_REFUSE:
     case CH_FRAME_WITHDRAW:
+    case CH_FRAME_READ:
         if (m != NULL)
             ch_message_free(p2p, m);
         break;

@@ -34,7 +34,7 @@ static inline bool is_wanted(const struct ch_p2p *p2p, const struct peer *peer,
 {
     return f->kind == CH_FRAME_EAGER && f->context == e->context && f->tag == e->tag &&
            f->check == e->check && f->nbytes == e->nbytes && f->total == e->nbytes &&
-           f->flags == 0 && f->zero == 0 && f->credit <= peer->used &&
+           f->flags == 0 && f->epoch == 0 && f->credit <= peer->used &&
            charge <= p2p->kept_max - peer->kept;
 }
 

@@ -4,6 +4,7 @@
  *   p2p.c        the calls; how transfers begin, end and are taken back
  *   p2p_match.c  receives and messages find each other
  *   p2p_in.c     frames that come
+ *   p2p_read.c   messages that are read where they are
  *   p2p_out.c    frames that go
  *   p2p_short.c  small messages that meet nobody
  *   p2p_pool.c   records and buffers
@@ -22,6 +23,9 @@
  *   POSTED --[EAGER came]--> FILLING --[its last byte]------> DONE
  *      |                                                        ^
  *      +-----[OFFER came]--> ACCEPTED --[the last DATA]---------+
+ *
+ * What is lent may be read instead, by its receiver: then the send is done when READ came, and the receive when READ is to be sent.
+ * If it cannot be read after all it is sent for, from its beginning.
  *
  * From every state cancel, a failed peer and an ended context lead to DONE.
  */
@@ -82,6 +86,9 @@ struct message {
     bool asked;            /* offered because of ASK: no charge */
     bool counted;          /* in peer->nfree */
     bool whole;            /* EAGER: all its bytes are here */
+    bool lent;             /* OFFER, ACCEPTED: at `remote` of its sender, as long as its withdrawals are `epoch` */
+    uint32_t epoch;
+    uint64_t remote;
     struct buffer *buffer; /* EAGER */
 };
 
@@ -118,6 +125,7 @@ struct peer {
      * which `owed` is to be given back with the next frame. */
     size_t owed;
 
+    struct ch_list reading;   /* messages, accepted, that are being read where they are */
     struct ch_list streaming; /* sends of which pieces are to be written, in turn */
     /* Held messages, ours: whether the peer is to be told, was told, is asking (HELD went, ASKED_ALL did not
      * come yet), whether more were held since, and whether it is to be told that there are none. */
@@ -125,6 +133,7 @@ struct peer {
     /* And the peer's. `asked_to` is the number of the last receive that was asked for, `asks` how many times
      * we asked and were not answered. */
     bool holds, say_asked;
+    bool unreadable; /* what it lends cannot be read here */
     bool piece_next; /* whose turn it is: streaming's, or starting's */
     struct out_state out;
 
@@ -164,6 +173,7 @@ struct ch_p2p {
     struct ch_list all;       /* every transfer under way, in the order they were started */
     struct ch_list callbacks; /* done, but on_done() is still to be called */
     uint64_t last_seq;
+    size_t read_from;  /* see ch_p2p_read_from() */
     size_t kept_max;   /* CH_P2P_KEPT, less in tests; the same on all ranks */
     uint32_t nholding; /* peers that hold messages back */
     bool rung; /* a transfer is done or there is more to do: ring when the lock is given back */
@@ -321,13 +331,26 @@ bool ch_p2p_send_at_once(struct ch_p2p *p2p, struct peer *peer, struct ch_transf
 static inline bool ch_p2p_wants_out(const struct ch_p2p *p2p, const struct peer *peer)
 {
     return peer->out.busy || !ch_list_empty(&peer->notes) || !ch_list_empty(&peer->starting) ||
-           !ch_list_empty(&peer->streaming) || peer->say_held || peer->say_flows ||
+           !ch_list_empty(&peer->streaming) || !ch_list_empty(&peer->reading) || peer->say_held || peer->say_flows ||
            peer->say_asked || peer->holds || peer->owed >= p2p->kept_max / 4;
 }
 
 /* Read or write what can be now, at most about `budget` bytes. True if something moved. */
 bool ch_p2p_pump_in(struct ch_p2p *p2p, struct peer *peer, size_t *budget);
 bool ch_p2p_pump_out(struct ch_p2p *p2p, struct peer *peer, size_t *budget);
+
+/* --- p2p_read.c --- */
+
+/* Before an offer is written: lend the message, if it can be. */
+void ch_p2p_lend(const struct peer *peer, struct ch_transfer *t, struct ch_frame *offer);
+/* Whatever was lent to it is not any more. */
+void ch_p2p_withdraw(const struct peer *peer);
+/* An accepted message: whether to read it, which then has begun. False: it is to be sent for. */
+bool ch_p2p_start_read(struct ch_p2p *p2p, struct peer *peer, struct message *message);
+/* As the other two. */
+bool ch_p2p_pump_read(struct ch_p2p *p2p, struct peer *peer, size_t *budget);
+/* READ came. */
+bool ch_p2p_was_read(struct ch_p2p *p2p, struct message *message);
 
 /* Queue the frame that tells of a message. */
 void ch_p2p_note(struct ch_p2p *p2p, struct message *message, enum ch_frame_kind kind,

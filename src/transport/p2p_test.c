@@ -269,12 +269,14 @@ static void cancel_at(size_t nbytes, bool receive_first, bool cancel_send, int t
     check_alive();
 }
 
-CHOIR_TEST(taken_back_at_any_moment)
+static void cancel_at_any_moment(size_t read_from)
 {
     static const size_t sizes[] = { 0, 100, 5000, CH_P2P_EAGER, BIG };
     int step = choir_test_slowness() > 1 ? 7 : 1;
 
     mesh_open(&mesh, 2, 2048);
+    for (uint32_t r = 0; r < 2; r++)
+        ch_p2p_read_from(mesh.p2p[r], read_from);
     for (size_t i = 0; i < CH_ARRAY_LEN(sizes); i++) {
         for (int mode = 0; mode < 4; mode++) {
             for (int turn = 0; turn < 60; turn += step) {
@@ -285,6 +287,16 @@ CHOIR_TEST(taken_back_at_any_moment)
         }
     }
     mesh_close(&mesh);
+}
+
+CHOIR_TEST(taken_back_at_any_moment)
+{
+    cancel_at_any_moment(SIZE_MAX);
+}
+
+CHOIR_TEST(taken_back_at_any_moment_where_it_is_read)
+{
+    cancel_at_any_moment(0);
 }
 
 CHOIR_TEST(taken_back_twice_or_when_done_is_nothing)

@@ -11,8 +11,9 @@
  * messages go and how long each is. Each rank starts all its sends and receives in an order of its own, keeping
  * only that of each pair and tag, moves things now and then, and waits for all in the end. What the k-th receive
  * of a pair and tag must hold follows from the plan; a receive from any source must hold the next message of the
- * source that it names. Some try the short way first. A last kind of message is taken back at random, by either
- * side or both: it ends, and if it arrived it is right.
+ * source that it names. Some try the short way first; some ranks read what is lent to them where it is. A last kind of message is
+ * taken back at random, by either side or both: it ends, and if it arrived it is right, whatever its sender does with its
+ * memory from then on.
  */
 enum { RANKS = 5, CONTEXTS = 2, TAGS = 3, ANY_TAG = TAGS, FICKLE_TAG = 1000, PER_LANE = 6 };
 
@@ -21,6 +22,7 @@ enum lane_kind { ORDERED, FROM_ANY, FICKLE };
 struct item {
     struct ch_transfer transfer;
     struct iovec iov[3];
+    int niov;
     unsigned char *data;
     size_t nbytes;
     uint64_t seed;
@@ -84,6 +86,9 @@ static void lay_out(struct rank *r, struct item *it)
     it->iov[0] = (struct iovec){ it->data, a };
     it->iov[1] = (struct iovec){ it->data + a, b - a };
     it->iov[2] = (struct iovec){ it->data + b, it->nbytes - b };
+    it->niov = draw(r, 2) == 0 ? 1 : 3;
+    if (it->niov == 1)
+        it->iov[0].iov_len = it->nbytes;
     if (it->is_send)
         fill(it->data, it->nbytes, it->seed);
 }
@@ -155,9 +160,10 @@ static void start(struct rank *r, struct item *it)
         ;
     else if (it->is_send)
         ch_p2p_send(p2p, &it->transfer, (uint32_t)it->peer, it->context, it->tag, it->tag + 1,
-                    it->iov, 3);
+                    it->iov, it->niov);
     else
-        ch_p2p_recv(p2p, &it->transfer, it->peer, it->context, it->tag, it->tag + 1, it->iov, 3);
+        ch_p2p_recv(p2p, &it->transfer, it->peer, it->context, it->tag, it->tag + 1, it->iov,
+                    it->niov);
     it->started = true;
 }
 
@@ -187,8 +193,11 @@ static void take_back_some(struct rank *r)
 {
     struct item *it = &r->items[draw(r, r->nitems)];
 
-    if (it->kind == FICKLE && it->started)
-        ch_p2p_cancel(mesh.p2p[r->rank], &it->transfer, CHOIR_ERR_TIMEOUT);
+    if (it->kind != FICKLE || !it->started)
+        return;
+    ch_p2p_cancel(mesh.p2p[r->rank], &it->transfer, CHOIR_ERR_TIMEOUT);
+    if (it->is_send) /* it is its owner's again */
+        memset(it->data, 0xee, it->nbytes);
 }
 
 static bool all_done(void *arg)
@@ -282,6 +291,8 @@ static void run_traffic(uint64_t seed)
     mesh_open(&mesh, RANKS, rooms[seed % CH_ARRAY_LEN(rooms)]);
     for (uint32_t r = 0; r < RANKS; r++)
         mesh.p2p[r]->kept_max = kept[seed % CH_ARRAY_LEN(kept)];
+    for (uint32_t r = 0; r < RANKS; r++)
+        ch_p2p_read_from(mesh.p2p[r], (seed / 2 + r) % 3 == 0 ? SIZE_MAX : 0);
     for (uint32_t r = 0; r < RANKS; r++)
         plan(&ranks[r], r);
     for (uint32_t r = 0; r < RANKS; r++)

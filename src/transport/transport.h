@@ -54,9 +54,13 @@ struct ch_transport_ops {
     bool (*told)(struct ch_stream *stream, size_t nbytes, uint64_t *words_out, int count);
 
     /* Remote memory access, where a transport has it: straight from or to the peer's memory. NULL: not
-     * there, and bytes go through the stream. */
+     * there, and bytes go through the stream. CHOIR_ERR_UNSUPPORTED: not with this peer, now or ever; what is at `dst` then
+     * means nothing. It is up to the peer to lend the memory meanwhile: withdraw() says that it does not any more, before it is
+     * used for anything else, and withdrawn() counts the peer's. What was read is what was lent if it has not changed since. */
     choir_status (*read_remote)(struct ch_stream *stream, void *dst, uint64_t remote,
                                 size_t nbytes);
+    void (*withdraw)(struct ch_stream *stream);
+    uint64_t (*withdrawn)(struct ch_stream *stream, bool ours);
     choir_status (*write_remote)(struct ch_stream *stream, uint64_t remote, const void *src,
                                  size_t nbytes);
 };
@@ -100,6 +104,12 @@ size_t ch_byte_ring_nbytes(size_t room);
 choir_status ch_transport_shm_open(uint32_t peer, struct ch_byte_ring *in, struct ch_byte_ring *out,
                                    size_t room, const struct ch_bell *bell,
                                    struct ch_stream **stream_out);
+
+/* Let it read the peer's memory: of the process `pid`, as we would call it, if that has these bytes at that address. They are asked for
+ * in every reading, so that a number that means another process here, or by now, is found out. */
+enum { CH_REMOTE_ID_NBYTES = 16 };
+void ch_transport_shm_reads(struct ch_stream *stream, int64_t pid, uint64_t id_at,
+                            const uint8_t id[CH_REMOTE_ID_NBYTES]);
 
 /* `room` as for a ring. */
 choir_status ch_transport_self_open(uint32_t rank, size_t room, struct ch_stream **stream_out);

@@ -5,14 +5,20 @@
  */
 #include "transport/transport.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/sys.h"
 #include "transport/byte_ring.h"
 
 struct ring_stream {
     struct ch_stream stream;
     struct ch_byte_ring_end in, out;
     struct ch_bell bell;        /* the peer's; unused by self */
+    int64_t pid;                /* of the peer, for read_remote(); 0: not to be read */
+    uint64_t id_at;             /* where it has these */
+    uint8_t id[CH_REMOTE_ID_NBYTES];
     struct ch_byte_ring *owned; /* self's ring; NULL: the rings are the caller's */
 };
 
@@ -57,6 +63,34 @@ static bool ring_told(struct ch_stream *stream, size_t nbytes, uint64_t *words_o
                              words_out, count);
 }
 
+static void ring_withdraw(struct ch_stream *stream)
+{
+    ch_byte_ring_withdraw(&CH_CONTAINER(stream, struct ring_stream, stream)->out);
+}
+
+static uint64_t ring_withdrawn(struct ch_stream *stream, bool ours)
+{
+    struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
+
+    return ch_byte_ring_withdrawn(ours ? &s->out : &s->in);
+}
+
+/* One system call is of one process: if it has the id, the bytes are its own. */
+static choir_status ring_read_remote(struct ch_stream *stream, void *dst, uint64_t remote,
+                                     size_t nbytes)
+{
+    struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
+    uint8_t id[CH_REMOTE_ID_NBYTES];
+    struct iovec to[] = { { id, sizeof(id) }, { dst, nbytes } };
+    struct iovec from[] = { { (void *)(uintptr_t)s->id_at, sizeof(id) },
+                            { (void *)(uintptr_t)remote, nbytes } };
+    ssize_t n = s->pid != 0 ? ch_sys_read_process((pid_t)s->pid, to, 2, from, 2) : -1;
+
+    if (n != (ssize_t)(sizeof(id) + nbytes) || memcmp(id, s->id, sizeof(id)) != 0)
+        return CHOIR_ERR_UNSUPPORTED;
+    return CHOIR_OK;
+}
+
 static choir_status ring_recv(struct ch_stream *stream, void *buf, size_t nbytes, size_t *done_out)
 {
     struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
@@ -93,6 +127,9 @@ const struct ch_transport_ops ch_transport_shm = {
     .consume = ring_consume,
     .tell = ring_tell,
     .told = ring_told,
+    .read_remote = ring_read_remote,
+    .withdraw = ring_withdraw,
+    .withdrawn = ring_withdrawn,
 };
 
 /* No short way (p2p_short.c): what we send to ourselves nobody would tell p2p of, if it were put there behind
@@ -138,6 +175,16 @@ choir_status ch_transport_shm_open(uint32_t peer, struct ch_byte_ring *in, struc
     s->stream.arrived = &s->in.ring->written;
     *stream_out = &s->stream;
     return CHOIR_OK;
+}
+
+void ch_transport_shm_reads(struct ch_stream *stream, int64_t pid, uint64_t id_at,
+                            const uint8_t id[CH_REMOTE_ID_NBYTES])
+{
+    struct ring_stream *s = CH_CONTAINER(stream, struct ring_stream, stream);
+
+    s->pid = pid;
+    s->id_at = id_at;
+    memcpy(s->id, id, sizeof(s->id));
 }
 
 choir_status ch_transport_self_open(uint32_t rank, size_t room, struct ch_stream **stream_out)
