@@ -30,6 +30,7 @@ struct ch_plain {
     int peer, tag;
     int64_t timeout_ms; /* as in choir_coll_opts */
     bool done;          /* run_short() has carried it out, well; not set if it has all */
+    bool late;          /* it would have, if its message had come */
 };
 
 struct ch_backend_ops {
@@ -52,7 +53,7 @@ struct ch_backend_ops {
     /* Give back what begin() took, whatever came of it; also for one that is given up half-way. */
     void (*end)(void *self, struct ch_op *op, void *run);
 
-    /* Carry out those of up to CH_PLAIN_MAX sends and receives that need not wait, and say how many; the others
+    /* Carry out those of up to CH_PLAIN_MAX sends and receives that are not done and need not wait, and say how many are; the others
      * have not begun, and are to be begun in their order. NULL: none.
      * Threads: any. */
     size_t (*run_short)(void *self, struct ch_plain *parts, size_t count);

@@ -86,7 +86,7 @@ static size_t run_short(void *self, struct ch_plain *parts, size_t count)
     struct ch_channel *channel = self;
     uint64_t context = ch_channel_context(channel, true);
     struct ch_short shorts[CH_PLAIN_MAX];
-    size_t done;
+    size_t done = 0;
 
     for (size_t i = 0; i < count; i++) {
         struct ch_short *s = &shorts[i]; /* not cleared */
@@ -98,14 +98,18 @@ static size_t run_short(void *self, struct ch_plain *parts, size_t count)
         s->data = parts[i].data;
         s->peer = (uint32_t)channel->members[parts[i].peer].neighbour->rank;
         s->is_send = parts[i].type == CHOIR_OP_SEND;
-        s->done = false;
+        s->done = parts[i].done;
+        s->late = false;
+        done += s->done;
     }
-    done = ch_p2p_short(channel->rank->p2p, shorts, count,
-                        channel->looks > 0 ? LOOKS_SHORT : LOOKS_CROWDED);
+    done += ch_p2p_short(channel->rank->p2p, shorts, count,
+                         channel->looks > 0 ? LOOKS_SHORT : LOOKS_CROWDED);
     if (CH_LIKELY(done == count))
         return count;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         parts[i].done = shorts[i].done;
+        parts[i].late = shorts[i].late;
+    }
     return done;
 }
 

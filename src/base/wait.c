@@ -405,6 +405,18 @@ choir_status ch_wait(const struct ch_wait *wait)
     return rc;
 }
 
+bool ch_wait_turns(struct ch_waiter *waiter, int turns, bool (*ready)(void *arg), void *arg)
+{
+    if (!waiter->crowded || waiter->yield_ns == 0)
+        return false;
+    for (int i = 0; i < turns; i++) {
+        ch_sys_yield();
+        if (ready(arg))
+            return true;
+    }
+    return false;
+}
+
 /* --- descriptors and flags ---------------------------------------------------------------------- */
 
 struct fd_condition {

@@ -101,6 +101,12 @@ struct ch_wait {
  */
 choir_status ch_wait(const struct ch_wait *wait);
 
+/*
+ * Where ranks outnumber processors: let others run, up to `turns` times, before setting up all that a wait needs. True as soon as
+ * ready() says so; false at once where they do not, or are not to yield.
+ */
+bool ch_wait_turns(struct ch_waiter *waiter, int turns, bool (*ready)(void *arg), void *arg);
+
 /* The same for a descriptor: until poll(2) reports one of `events` (or an error or hang-up, which
  * the caller's next read or write will tell). */
 choir_status ch_wait_fd(struct ch_waiter *waiter, int fd, short events, ch_deadline until,

@@ -448,6 +448,26 @@ CHOIR_TEST(more_ranks_than_processors_spin_less)
     ch_waiter_fini(&waiter);
 }
 
+static bool third_time(void *arg)
+{
+    return ++*(int *)arg == 3;
+}
+
+CHOIR_TEST(turns_are_for_those_who_take_turns)
+{
+    int asked = 0;
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    CHOIR_CHECK(!ch_wait_turns(&waiter, 10, third_time, &asked));
+    CHOIR_CHECK_EQ(asked, 0);
+    ch_waiter_set_crowd(&waiter, 100000);
+    CHOIR_CHECK(!ch_wait_turns(&waiter, 2, third_time, &asked));
+    CHOIR_CHECK_EQ(asked, 2);
+    CHOIR_CHECK(ch_wait_turns(&waiter, 10, third_time, &asked));
+    CHOIR_CHECK_EQ(asked, 3);
+    ch_waiter_fini(&waiter);
+}
+
 CHOIR_TEST(spinning_adapts)
 {
     struct ch_wait wait = for_flag(0);

@@ -244,6 +244,58 @@ static CH_NOINLINE choir_status run_long_locked(choir_group *group, const struct
     return leave(&r);
 }
 
+/* --- after some turns ---------------------------------------------------------------------------------- */
+
+/* How often others run before a wait is set up for a message that has not come: it takes longer than many a turn. */
+enum { TURNS = 4 };
+
+struct lateness {
+    choir_group *group;
+    struct ch_plain *parts;
+    size_t count, done;
+};
+
+/* Nothing is in the way of those that are not done but that their messages have not come. */
+static bool all_late(const struct ch_plain *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!parts[i].done && !parts[i].late)
+            return false;
+    }
+    return true;
+}
+
+/* True: all are done, or one needs more than its message. */
+static bool look_again(void *arg)
+{
+    struct lateness *l = arg;
+
+    l->done = l->group->backend->run_short(l->group->backend_self, l->parts, l->count);
+    return l->done == l->count || !all_late(l->parts, l->count);
+}
+
+/* Counted as pending meanwhile, so that the group stays. Gives the lock back. */
+static CH_NOINLINE choir_status run_late_locked(choir_group *group, struct ch_plain *parts,
+                                                size_t count, uint64_t issued)
+    CH_RELEASES(&group->lock)
+{
+    struct lateness l = { group, parts, count, 0 };
+    choir_status rc = CHOIR_OK;
+
+    atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
+    ch_unlock(&group->lock);
+    (void)ch_wait_turns(group->context->waiter, TURNS, look_again, &l);
+    ch_lock(&group->lock);
+    if (l.done == count) {
+        ch_flightlog_short(group, parts, count, take_numbers_locked(group, count), issued);
+        ch_unlock(&group->lock);
+    } else {
+        rc = run_long_locked(group, parts, count, issued);
+    }
+    ch_group_settle(group);
+    return rc;
+}
+
 /* --- at once -------------------------------------------------------------------------------------------- */
 
 /* True if all were done, and are numbered and recorded as what is over: after their bytes have gone, which others may
@@ -278,6 +330,8 @@ bool ch_plain_run(choir_group *group, struct ch_plain *parts, size_t count, choi
     if (CH_LIKELY(run_short_locked(group, parts, count, issued))) {
         ch_unlock(&group->lock);
         *rc_out = CHOIR_OK;
+    } else if (group->context->waiter->crowded && all_late(parts, count)) {
+        *rc_out = run_late_locked(group, parts, count, issued);
     } else {
         *rc_out = run_long_locked(group, parts, count, issued);
     }

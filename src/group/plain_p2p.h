@@ -31,7 +31,7 @@ static inline void ch_plain_fill(struct ch_plain *plain, choir_optype type, cons
     plain->peer = peer;
     plain->tag = tag;
     plain->timeout_ms = opts != NULL ? opts->timeout_ms : 0;
-    plain->done = false;
+    plain->done = plain->late = false;
 }
 
 /* Begin all, and wait until all are done. True: they were run, and *rc_out is what came of it, the first failure if

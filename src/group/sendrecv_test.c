@@ -122,6 +122,22 @@ CHOIR_TEST(ranks_on_different_ways_meet)
     CHOIR_CHECK_OK(choir_run_threads(2, mixed, NULL));
 }
 
+static choir_status late(choir_group *group, void *arg);
+
+/* As if there were too few processors for them: late messages are looked for again before they are waited for. */
+static choir_status crowd(choir_group *group, void *arg)
+{
+    group->context->waiter->crowded = true;
+    group->context->waiter->yield_ns = 1000;
+    CHOIR_CHECK_OK(mixed(group, arg));
+    return late(group, arg);
+}
+
+CHOIR_TEST(late_messages_in_a_crowd)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, crowd, NULL));
+}
+
 /* Each direction has a length and a type of its own, and one side has gaps. */
 static choir_status unlike(choir_group *group, void *arg)
 {

@@ -85,7 +85,8 @@ struct ch_transfer {
     int peer;
     int state;
     bool is_send;
-    bool lent; /* a send whose receiver may read it: it is withdrawn before it is done with a failure */
+    bool
+        lent; /* a send whose receiver may read it: it is withdrawn before it is done with a failure */
 };
 
 /* Start one. `context` names the group, and whether users or schedules use it; `check` is a word that must be
@@ -109,10 +110,13 @@ struct ch_short {
     void *data;
     uint32_t peer;
     bool is_send;
-    bool done; /* set here; one that is not has not begun, and is to be started in its order */
+    bool
+        done; /* set here, and passed over if it was before; one that is not has not begun, and is to be started in its order */
+    bool
+        late; /* set here: a receive that nothing is in the way of but that its message has not come */
 };
 
-/* How many are done. What fails is not done either: started as a transfer it has words for it. */
+/* How many are done by this. What fails is not done either: started as a transfer it has words for it. */
 size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, int looks);
 
 /* Move what can be moved now. Whoever waits calls it, and the service thread. True if something moved. */

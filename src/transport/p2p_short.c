@@ -116,15 +116,18 @@ static inline bool send_short(struct ch_p2p *p2p, const struct ch_short *s)
            ch_p2p_send_whole(p2p, peer, &s->envelope, s->data);
 }
 
-static inline bool recv_short(struct ch_p2p *p2p, const struct ch_short *s, int looks)
+static inline bool recv_short(struct ch_p2p *p2p, struct ch_short *s, int looks)
 {
     struct peer *peer = &p2p->peers[s->peer];
 
+    s->late = false;
     if (s->envelope.nbytes > CH_P2P_EAGER || !is_open(peer) || !is_next(p2p, peer, &s->envelope))
         return false;
     while (!ch_stream_readable(peer->stream)) {
-        if (--looks <= 0)
+        if (--looks <= 0) {
+            s->late = true;
             return false;
+        }
     }
     return take_next(p2p, peer, &s->envelope, s->data);
 }
@@ -136,7 +139,7 @@ static CH_ALWAYS_INLINE size_t all_of(struct ch_p2p *p2p, struct ch_short *parts
     size_t done = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if (parts[i].is_send != sends)
+        if (parts[i].is_send != sends || parts[i].done)
             continue;
         parts[i].done = sends ? send_short(p2p, &parts[i]) : recv_short(p2p, &parts[i], looks);
         if (!parts[i].done)

@@ -119,6 +119,31 @@ CHOIR_TEST(a_send_goes_before_a_receive_looks)
     mesh_close(&mesh);
 }
 
+/* Only what is not done yet is looked for again, and whether looking again may help is told. */
+CHOIR_TEST(what_is_late_is_looked_for_again)
+{
+    struct ch_short both[] = { part(false, 0, in[0], 8), part(true, 0, out[1], 8) };
+    struct ch_short large = part(false, 0, in[1], CH_P2P_EAGER + 1);
+
+    mesh_open(&mesh, 2, ROOM);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 2, LOOKS), (size_t)1);
+    CHOIR_CHECK(both[0].late && !both[0].done && both[1].done);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 2, LOOKS), (size_t)0);
+    CHOIR_CHECK(sent(8));
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 2, LOOKS), (size_t)1);
+    CHOIR_CHECK(both[0].done && !both[0].late);
+    check_filled(in[0], 8, 8);
+    CHOIR_ROW("longer ones, and those behind another, are not late");
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], &large, 1, LOOKS), (size_t)0);
+    CHOIR_CHECK(!large.late);
+    receive(CH_P2P_ANY, TAG, 8);
+    both[0].done = false;
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 1, LOOKS), (size_t)0);
+    CHOIR_CHECK(!both[0].late);
+    ch_p2p_cancel(mesh.p2p[1], &transfer, CHOIR_ERR_TIMEOUT);
+    mesh_close(&mesh);
+}
+
 CHOIR_TEST(it_overtakes_nobody)
 {
     struct ch_short two[] = { part(true, 1, out[0], CH_P2P_EAGER + 1), part(true, 1, out[1], 8) };

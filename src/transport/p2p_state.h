@@ -81,12 +81,13 @@ struct message {
     uint64_t rid; /* the receiver's number, of ours once taken; see REFUSE too */
     uint64_t context, tag, check, total;
     struct ch_transfer *transfer;
-    uint32_t charge;       /* to give back when it is kept no more */
-    uint8_t note, reason;  /* the frame to be written while it is in peer->notes */
-    bool asked;            /* offered because of ASK: no charge */
-    bool counted;          /* in peer->nfree */
-    bool whole;            /* EAGER: all its bytes are here */
-    bool lent;             /* OFFER, ACCEPTED: at `remote` of its sender, as long as its withdrawals are `epoch` */
+    uint32_t charge;      /* to give back when it is kept no more */
+    uint8_t note, reason; /* the frame to be written while it is in peer->notes */
+    bool asked;           /* offered because of ASK: no charge */
+    bool counted;         /* in peer->nfree */
+    bool whole;           /* EAGER: all its bytes are here */
+    bool
+        lent; /* OFFER, ACCEPTED: at `remote` of its sender, as long as its withdrawals are `epoch` */
     uint32_t epoch;
     uint64_t remote;
     struct buffer *buffer; /* EAGER */
@@ -331,8 +332,8 @@ bool ch_p2p_send_at_once(struct ch_p2p *p2p, struct peer *peer, struct ch_transf
 static inline bool ch_p2p_wants_out(const struct ch_p2p *p2p, const struct peer *peer)
 {
     return peer->out.busy || !ch_list_empty(&peer->notes) || !ch_list_empty(&peer->starting) ||
-           !ch_list_empty(&peer->streaming) || !ch_list_empty(&peer->reading) || peer->say_held || peer->say_flows ||
-           peer->say_asked || peer->holds || peer->owed >= p2p->kept_max / 4;
+           !ch_list_empty(&peer->streaming) || !ch_list_empty(&peer->reading) || peer->say_held ||
+           peer->say_flows || peer->say_asked || peer->holds || peer->owed >= p2p->kept_max / 4;
 }
 
 /* Read or write what can be now, at most about `budget` bytes. True if something moved. */

@@ -15,9 +15,9 @@
 struct ring_stream {
     struct ch_stream stream;
     struct ch_byte_ring_end in, out;
-    struct ch_bell bell;        /* the peer's; unused by self */
-    int64_t pid;                /* of the peer, for read_remote(); 0: not to be read */
-    uint64_t id_at;             /* where it has these */
+    struct ch_bell bell; /* the peer's; unused by self */
+    int64_t pid;         /* of the peer, for read_remote(); 0: not to be read */
+    uint64_t id_at;      /* where it has these */
     uint8_t id[CH_REMOTE_ID_NBYTES];
     struct ch_byte_ring *owned; /* self's ring; NULL: the rings are the caller's */
 };
