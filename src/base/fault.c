@@ -7,18 +7,19 @@
 
 _Atomic bool ch_fault_armed;
 
-/* Written by ch_fault_arm() while unarmed; `left` counts down in whatever thread calls. */
+/* Written by ch_fault_arm() while unarmed, when a thread that saw the last plan may still be reading; `left` counts down in
+ * whatever thread calls. */
 static struct {
-    enum ch_fault_point point;
-    int err;
+    _Atomic int point; /* enum ch_fault_point */
+    _Atomic int err;
     _Atomic int64_t left;
     _Atomic int fired; /* the point that was made to fail, -1 for none */
 } plan = { .fired = -1 };
 
 void ch_fault_arm(enum ch_fault_point point, uint64_t k, int err)
 {
-    plan.point = point;
-    plan.err = err;
+    atomic_store(&plan.point, (int)point);
+    atomic_store(&plan.err, err);
     atomic_store(&plan.left, (int64_t)k);
     atomic_store(&plan.fired, -1);
     /* seq_cst, this path is a test's: the plan above is whole before any thread sees it armed. */
@@ -36,12 +37,12 @@ bool ch_fault_hit_armed(enum ch_fault_point point, int usual_errno)
     /* seq_cst, pairs with ch_fault_arm(): the inline check was relaxed. */
     if (!atomic_load(&ch_fault_armed))
         return false;
-    if (plan.point != CH_FAULT_ANY && plan.point != point)
+    if (atomic_load(&plan.point) != (int)CH_FAULT_ANY && atomic_load(&plan.point) != (int)point)
         return false;
     if (atomic_fetch_sub(&plan.left, 1) != 1)
         return false;
     atomic_store(&plan.fired, (int)point);
-    errno = plan.err != 0 ? plan.err : usual_errno;
+    errno = atomic_load(&plan.err) != 0 ? atomic_load(&plan.err) : usual_errno;
     return true;
 }
 
