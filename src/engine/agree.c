@@ -122,8 +122,8 @@ choir_status ch_agree_prepare(struct ch_channel *channel, const struct ch_op *op
     return CHOIR_OK;
 }
 
-static choir_status differs(struct ch_channel *channel, const struct ch_op *op, uint32_t from,
-                            uint64_t sent, uint64_t expected)
+choir_status ch_agree_refuse(struct ch_channel *channel, const struct ch_op *op, uint32_t from,
+                             uint64_t sent, uint64_t expected)
 {
     char what[CH_CALL_TEXT_MAX];
 
@@ -146,7 +146,7 @@ choir_status ch_agree_conclude(struct ch_channel *channel, const struct ch_op *o
         uint64_t expected = between(channel, op, &op->out, who);
 
         if (l->between != expected && expected != NO_BLOCK)
-            return differs(channel, op, who, l->between, expected);
+            return ch_agree_refuse(channel, op, who, l->between, expected);
         if (l->longest > longest)
             longest = l->longest;
         if (l->shortest < shortest)

@@ -175,6 +175,24 @@ static void check_guard(const struct region *r)
         CHOIR_CHECK_EQ((unsigned char)r->memory[r->nbytes + i], (unsigned char)GUARD_BYTE);
 }
 
+/* As far as we know: of gather and scatter only the root knows the others' lengths. */
+static void tell_lengths(struct ch_op *op, const struct region *in, const struct region *out)
+{
+    const struct region *regions[] = { in, out };
+
+    if (!op->uneven || (op->coll != CH_GATHER && op->coll != CH_SCATTER))
+        return;
+    op->longest = 0;
+    for (size_t r = 0; r < CH_ARRAY_LEN(regions); r++) {
+        for (size_t i = 0; i < regions[r]->blocks.nblocks; i++) {
+            size_t count = regions[r]->pieces[i].count;
+
+            op->differ |= count != regions[r]->pieces[0].count;
+            op->longest = count > op->longest ? count : op->longest;
+        }
+    }
+}
+
 static choir_status do_turn(struct mate *mate, struct job *job, struct region *in,
                             struct region *out, int turn)
 {
@@ -196,6 +214,7 @@ static choir_status do_turn(struct mate *mate, struct job *job, struct region *i
                         .until = team_patience() };
     choir_status rc;
 
+    tell_lengths(&op, in, out);
     for (size_t i = 0; i < in->blocks.nblocks; i++)
         fill(job->type, in->pieces[i].data, in->pieces[i].count, mate->me, block_at(in, i), turn);
     rc = team_do(mate, &op);

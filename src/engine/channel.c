@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/poison.h"
+#include "engine/rooted.h"
 
 enum {
     SCHEDULES_KEPT = 64,
@@ -56,6 +57,7 @@ static void destroy(struct ch_channel *channel)
     ch_plans_drop(channel);
     ch_sched_cache_destroy(channel->schedules);
     ch_free(channel->agreement);
+    ch_free(channel->rooted);
     ch_free(channel->scratch);
     ch_free(channel->iov);
     ch_free(channel->places);
@@ -258,6 +260,7 @@ choir_status ch_channel_open(struct ch_rank *rank, const struct ch_channel_offer
         destroy(channel);
         return rc;
     }
+    ch_rooted_init(channel);
     ch_lock(&rank->lock);
     ch_list_push_back(&rank->channels, &channel->link);
     ch_poison_by_the_dead_locked(channel);

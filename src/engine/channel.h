@@ -49,6 +49,7 @@ struct ch_member {
 };
 
 struct ch_agreement; /* agree.c */
+struct ch_rooted;    /* rooted.c */
 
 struct ch_channel {
     struct ch_rank *rank;
@@ -60,6 +61,7 @@ struct ch_channel {
     struct ch_lot lot;          /* our own */
     bool has_stage;             /* its pages were made, with the first operation that needs them */
     size_t stage_half;          /* bytes, the same on all members */
+    size_t pair_max[CH_NCOLLS]; /* bytes of a block that needs no agreement (rooted.h); 0: all do */
     uint32_t looks;             /* at a flag that is not there yet, before anything else is done */
     char name[64];              /* of the group, for texts */
 
@@ -88,6 +90,7 @@ struct ch_channel {
     struct ch_plan *last_plan;           /* the one asked for last; NULL: none yet */
     uint64_t one_shot_max[CH_NCOLLS];    /* by measured figures (plan.c); 0: not asked yet */
     struct ch_agreement *agreement;
+    struct ch_rooted *rooted;
     char *scratch;
     size_t scratch_nbytes;
     struct iovec *iov; /* of SEND and RECV */

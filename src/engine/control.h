@@ -20,7 +20,7 @@
  * only grows: who sees a flag of a later round knows that all of the earlier one has come to pass.
  *
  * A unit's flag, check and payload are in one or two cache lines that travel together. `check` is what the
- * owner says of the operation (describe.h) when it raises a flag. Who reads it may find that
+ * owner says of the operation (describe.h; of gather and scatter also rooted.h) when it raises a flag. Who reads it may find that
  * of a later operation: one that agrees is as good as the descriptor, of one that does not the descriptor
  * must be asked.
  */
@@ -49,6 +49,9 @@ struct ch_unit {
     unsigned char line[CH_LINE_NBYTES];
 };
 
+/* Lengths may differ; they do, as the root of a gather or scatter knows. */
+enum { CH_UNEVEN_MAY = 1, CH_UNEVEN_DIFFER };
+
 /* What a rank called, in slot number % CH_CALLS_KEPT. Half of the slots at a time are written again, only when
  * all members are through with the operations that they described (runner.c). Kept as words: whoever looks further
  * back, to find where calls began to differ, may meet the owner at it. */
@@ -60,12 +63,12 @@ struct ch_call_desc {
     uint64_t seq;     /* as the group counts, for people */
     uint64_t check;   /* hash of this call and of all before it */
     uint64_t counts;  /* hash of the lengths that all must agree on */
-    uint64_t longest; /* elements of the longest block, as far as the rank knows; for people */
+    uint64_t longest; /* elements of the longest block, as far as the rank knows */
     double factor;    /* premul-sum: the rank's own, not compared */
     uint32_t root;
     uint16_t type; /* choir_optype */
     uint8_t dtype, redop, coll;
-    uint8_t reduces, rooted, uneven; /* which of the above count */
+    uint8_t reduces, rooted, uneven; /* which of the above count; 0 or CH_UNEVEN_ */
     uint64_t number;                 /* as the channel counts: from 1 */
 };
 _Static_assert(sizeof(struct ch_call_desc) == sizeof(struct ch_call_slot), "one cache line");

@@ -96,7 +96,9 @@ void ch_call_show(struct ch_channel *channel, uint64_t number, const struct ch_o
                                  .coll = (uint8_t)op->coll,
                                  .reduces = op->reduces,
                                  .rooted = ch_coll_rooted(op->coll),
-                                 .uneven = op->uneven };
+                                 .uneven = op->differ   ? CH_UNEVEN_DIFFER
+                                           : op->uneven ? CH_UNEVEN_MAY
+                                                        : 0 };
     uint64_t words[CH_ARRAY_LEN(slot->words)];
 
     memcpy(words, &desc, sizeof(words));
@@ -118,6 +120,16 @@ enum ch_view ch_call_view(const struct ch_channel *channel, uint32_t who)
 double ch_call_factor(const struct ch_channel *channel, uint32_t who)
 {
     return read_slot(slot_of(channel, who, channel->ncalls)).factor;
+}
+
+uint64_t ch_call_longest(const struct ch_channel *channel, uint32_t who)
+{
+    return read_slot(slot_of(channel, who, channel->ncalls)).longest;
+}
+
+bool ch_call_differs(const struct ch_channel *channel, uint32_t who)
+{
+    return read_slot(slot_of(channel, who, channel->ncalls)).uneven == CH_UNEVEN_DIFFER;
 }
 
 /* --- words ---------------------------------------------------------------------------------------- */

@@ -78,6 +78,10 @@ enum ch_view ch_call_view(const struct ch_channel *channel, uint32_t who);
 /* The factor of `who`, who has entered the operation we are in. */
 double ch_call_factor(const struct ch_channel *channel, uint32_t who);
 
+/* The longest block that `who` knows of, and whether it is the root and its blocks differ; the same. */
+uint64_t ch_call_longest(const struct ch_channel *channel, uint32_t who);
+bool ch_call_differs(const struct ch_channel *channel, uint32_t who);
+
 /* Somebody differs: the channel fails with CHOIR_ERR_MISMATCH and a table of who called what, in the first
  * operation that differs. CHOIR_IN_PROGRESS for a moment, so that those still to come are in the table and
  * it shows who is the odd one out. */

@@ -41,9 +41,11 @@ struct ch_op {
     struct ch_blocks in, out;
     bool in_place;
     size_t longest; /* elements of the longest block, on any rank that this rank knows of */
-    /* The form of the call lets blocks differ in length; the same on all ranks. Of gather, scatter and alltoall no
-     * rank knows all lengths: then the engine has the ranks compare and agree first (agree.h). */
+    /* The form of the call lets blocks differ in length; the same on all ranks. Of an alltoall no rank knows all
+     * lengths: then the engine has the ranks compare and agree first (agree.h). Of gather and scatter the root does
+     * (rooted.h). */
     bool uneven;
+    bool differ; /* gather, scatter: this is the root, and they do */
     uint64_t
         counts; /* a hash of what else the ranks must agree on about lengths; 0: `longest` says it all */
     const char *algo; /* asked for by name; NULL: chosen */

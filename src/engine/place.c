@@ -98,6 +98,31 @@ static char *caller_memory(const struct ch_blocks *blocks, uint32_t block, size_
     return find_block(blocks, block, &index) ? ch_piece_start(blocks, index, size) : NULL;
 }
 
+static bool is_by_pair(const struct ch_plan *plan)
+{
+    return plan->key.coll == CH_GATHER || plan->key.coll == CH_SCATTER;
+}
+
+/* Blocks that differ go by a schedule that stages: but where the other rank may take them to be all alike, one that
+ * then would be in LINE is. */
+static bool is_in_line(const struct ch_run *run, uint32_t block)
+{
+    const struct ch_plan *plan = run->plan;
+
+    return plan->key.uneven && is_by_pair(plan) &&
+           block_length(run, block) * plan->size <= CH_LINE_NBYTES / plan->sched->stage_slots;
+}
+
+static size_t line_slot(const struct ch_plan *plan, uint32_t nslots)
+{
+    return is_by_pair(plan) ? CH_LINE_NBYTES / nslots : plan->key.longest * plan->size;
+}
+
+static char *in_line(const struct ch_member *member, size_t half, size_t offset)
+{
+    return (char *)member->control->units[half].line + offset;
+}
+
 static char *region_start(const struct ch_channel *channel, const struct ch_run *run,
                           const struct ch_range *r)
 {
@@ -113,9 +138,11 @@ static char *region_start(const struct ch_channel *channel, const struct ch_run 
     case CH_SCRATCH:
         return channel->scratch + r->slot * plan->scratch_slot;
     case CH_STAGE:
+        if (CH_UNLIKELY(is_in_line(run, r->block)))
+            return in_line(member, half, r->slot * line_slot(plan, plan->sched->stage_slots));
         return member->stage + half * channel->stage_half + r->slot * plan->stage_slot;
     case CH_LINE:
-        return (char *)member->control->units[half].line + r->slot * plan->line_slot;
+        return in_line(member, half, r->slot * plan->line_slot);
     case CH_NREGIONS:
         break;
     }
@@ -178,14 +205,15 @@ static size_t whole_lines(size_t nbytes)
 bool ch_place_plan(const struct ch_channel *channel, struct ch_plan *plan)
 {
     const struct ch_sched *s = plan->sched;
-    size_t nbytes = MESSAGE_WINDOWS / channel->nranks;
+    size_t nbytes = MESSAGE_WINDOWS / channel->nranks, block = plan->key.longest * plan->size;
 
     if (s->line_slots > 0) {
         plan->window = plan->key.longest;
-        plan->line_slot = plan->key.longest * plan->size;
-        plan->line_goes_on = offsetof(struct ch_unit, line) + s->line_slots * plan->line_slot >
+        plan->line_slot = line_slot(plan, s->line_slots);
+        plan->line_goes_on = offsetof(struct ch_unit, line) +
+                                 (s->line_slots - 1) * plan->line_slot + block >
                              CH_CACHE_LINE;
-        return plan->key.longest == 0 || s->line_slots <= CH_LINE_NBYTES / plan->line_slot;
+        return block == 0 || s->line_slots <= CH_LINE_NBYTES / block;
     }
     if (s->stage_slots > 0)
         nbytes = channel->stage_half / s->stage_slots;

@@ -3,6 +3,9 @@
  *
  * A round moves the next window of every block. How long it is follows from what all ranks know alike (the
  * schedule's slots, the channel's stage, the number of ranks), so that all have as many rounds.
+ *
+ * In a gather or scatter a block is where its own length puts it, whatever the others' lengths: it is in LINE if all
+ * would fit if they were as long. So its two ranks, who may know no more, look for it in the same place (rooted.h).
  */
 #ifndef CH_PLACE_H
 #define CH_PLACE_H

@@ -10,16 +10,18 @@
 #include "engine/move.h"
 #include "engine/place.h"
 #include "engine/poison.h"
+#include "engine/rooted.h"
 
 /* --- flags ----------------------------------------------------------------------------------------- */
 
-/* Raise our flag. */
-static void raise_flag(struct ch_channel *channel, const struct ch_run *run, uint32_t flag)
+/* Raise our flag, and say what we are doing. */
+static void raise_flag(struct ch_channel *channel, const struct ch_run *run, uint32_t flag,
+                       uint64_t check)
 {
     struct ch_unit *unit = &channel->control->units[run->round % 2];
 
     /* Relaxed: published by the flag. */
-    atomic_store_explicit(&unit->check, channel->check, memory_order_relaxed);
+    atomic_store_explicit(&unit->check, check, memory_order_relaxed);
     /* Release, pairs with the acquire in look_for_a_moment(): what is staged is seen. */
     atomic_store_explicit(&unit->flag, ch_flag_value(run->round, flag), CH_POST_ORDER);
 }
@@ -73,6 +75,15 @@ static uint64_t look_for_a_moment(_Atomic uint64_t *flag, uint64_t value, uint32
     return seen;
 }
 
+/* What `who` says of the operation is not all that we do: lengths may be in it, or it has gone on to another one. */
+static CH_NOINLINE choir_status compare(struct ch_channel *channel, const struct ch_run *run,
+                                        uint32_t who, uint64_t check)
+{
+    if (run->pairs != NULL)
+        return ch_rooted_compare(channel, run->pairs, who, check, run->round);
+    return ch_call_view(channel, who) == CH_AGREES ? CHOIR_OK : ch_call_mismatch(channel);
+}
+
 /* Whether `who` has raised its flag. What it says of the operation is compared with what we say: no byte of a
  * different one is taken. */
 static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint32_t who,
@@ -82,6 +93,7 @@ static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint
     struct ch_unit *unit = &member->control->units[run->round % 2];
     uint64_t value = look_for_a_moment(&unit->flag, ch_flag_value(run->round, flag),
                                        run->lingers ? channel->looks : 0);
+    uint64_t check;
 
     run->waits_for = (int)who;
     if (value < ch_flag_value(run->round, flag))
@@ -89,10 +101,8 @@ static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint
     if (run->plan->line_goes_on)
         __builtin_prefetch((const char *)unit + CH_CACHE_LINE);
     note_through(member, value);
-    if (CH_UNLIKELY(atomic_load_explicit(&unit->check, memory_order_relaxed) != channel->check) &&
-        ch_call_view(channel, who) != CH_AGREES)
-        return ch_call_mismatch(channel);
-    return CHOIR_OK;
+    check = atomic_load_explicit(&unit->check, memory_order_relaxed);
+    return CH_LIKELY(check == channel->check) ? CHOIR_OK : compare(channel, run, who, check);
 }
 
 /* Whether every member is through with `round`. What flags said before is remembered: where all ranks await
@@ -199,9 +209,23 @@ static choir_status transfer_failed(struct ch_channel *channel, const struct ch_
     return ch_poison_last_error(channel);
 }
 
+static bool is_nothing(const struct ch_channel *channel, const struct ch_run *run,
+                       const struct ch_step *step)
+{
+    const struct ch_range *ranges = &run->plan->sched->ranges[step->first_range];
+
+    for (uint32_t i = 0; i < step->nranges; i++) {
+        if (ch_place_of(channel, run, &ranges[i]).count > 0)
+            return false;
+    }
+    return true;
+}
+
 static choir_status move_messages(struct ch_channel *channel, struct ch_run *run,
                                   const struct ch_step *step)
 {
+    if (!run->moving && run->some && is_nothing(channel, run, step))
+        return CHOIR_OK;
     if (!run->moving)
         start_transfers(channel, run, step);
     if (!is_done(&run->in) || !is_done(&run->out))
@@ -239,7 +263,9 @@ static choir_status do_step(struct ch_channel *channel, struct ch_run *run,
         ch_move_finish(channel, run, &ranges[0], &ranges[1]);
         return CHOIR_OK;
     case CH_POST:
-        raise_flag(channel, run, step->flag);
+        raise_flag(channel, run, step->flag,
+                   CH_LIKELY(run->pairs == NULL) ? channel->check
+                                                 : ch_rooted_tell(channel, run->pairs, run->round));
         ch_channel_ring(channel);
         return CHOIR_OK;
     case CH_AWAIT:
@@ -268,10 +294,12 @@ static choir_status run_schedule(struct ch_channel *channel, struct ch_run *run)
                 return rc;
             run->step++;
         }
-        end_round(channel, run);
         run->step = 0;
         run->offset += run->plan->window;
         run->rounds_left--;
+        if (CH_UNLIKELY(run->some))
+            continue;
+        end_round(channel, run);
         channel->round = ++run->round;
     }
     return CHOIR_OK;
@@ -283,7 +311,7 @@ static choir_status plan(struct ch_channel *channel, struct ch_run *run, const s
                          size_t longest, bool uneven)
 {
     /* Whoever asks for an algorithm does not mean the agreement before it. */
-    const char *algo = run->phase == CH_RUN_RUNNING ? op->algo : NULL;
+    const char *algo = run->some ? ch_rooted_algo : run->phase == CH_RUN_RUNNING ? op->algo : NULL;
     choir_status rc = ch_plan_find(channel, op, algo, longest, uneven, &run->plan);
 
     if (rc != CHOIR_OK)
@@ -356,10 +384,27 @@ static choir_status enter_agreement(struct ch_channel *channel, struct ch_run *r
     return start_schedule(channel, run, first, first->longest, first->uneven);
 }
 
+/* A gather or scatter with blocks that are too long for its first round. */
+static choir_status enter_head(struct ch_channel *channel, struct ch_run *run,
+                               const struct ch_op *op)
+{
+    const struct ch_op *head;
+    choir_status rc;
+
+    enter_unplanned(channel, op);
+    run->pairs = op;
+    rc = ch_rooted_head(channel, op, &head);
+    if (rc != CHOIR_OK)
+        return give_up(channel, rc);
+    run->phase = CH_RUN_HEADING;
+    return start_schedule(channel, run, head, head->longest, true);
+}
+
 /* The plan comes first: what is said of calls is kept with it. One that cannot be planned is entered all the same, as
  * the others do who refuse it alike. */
 static choir_status enter(struct ch_channel *channel, struct ch_run *run, const struct ch_op *op)
 {
+    bool by_pair = ch_rooted_is(channel, op);
     struct ch_said *said;
     choir_status rc;
 
@@ -368,10 +413,12 @@ static choir_status enter(struct ch_channel *channel, struct ch_run *run, const 
         return CHOIR_IN_PROGRESS;
     }
     learn_who_leads(channel, op);
-    if (ch_agree_is_needed(channel, op))
+    if (CH_UNLIKELY(by_pair && ch_rooted_is_long(channel, op)))
+        return enter_head(channel, run, op);
+    if (!by_pair && ch_agree_is_needed(channel, op))
         return enter_agreement(channel, run, op);
     run->phase = CH_RUN_RUNNING;
-    rc = plan(channel, run, op, op->longest, op->uneven);
+    rc = plan(channel, run, op, op->longest, by_pair ? op->differ : op->uneven);
     if (CH_UNLIKELY(rc != CHOIR_OK)) {
         enter_unplanned(channel, op);
         return give_up(channel, rc);
@@ -380,6 +427,58 @@ static choir_status enter(struct ch_channel *channel, struct ch_run *run, const 
     if (CH_UNLIKELY(!ch_call_is_said(said, op)))
         ch_call_say(channel, op, said);
     ch_call_enter(channel, op, said);
+    if (by_pair)
+        run->pairs = op;
+    return CHOIR_OK;
+}
+
+static choir_status conclude_agreement(struct ch_channel *channel, const struct ch_op *op,
+                                       struct ch_run *run)
+{
+    size_t longest;
+    bool uneven;
+    choir_status rc = ch_agree_conclude(channel, op, &longest, &uneven);
+
+    run->phase = CH_RUN_RUNNING;
+    return rc == CHOIR_OK ? start_schedule(channel, run, op, longest, uneven) : rc;
+}
+
+/* The short blocks are where they belong. */
+static choir_status hear_root(struct ch_channel *channel, const struct ch_op *op,
+                              struct ch_run *run)
+{
+    const struct ch_op *word = ch_rooted_word(channel, op);
+
+    run->phase = CH_RUN_HEARING;
+    run->pairs = NULL;
+    run->some = true;
+    return start_schedule(channel, run, word, word->longest, true);
+}
+
+static choir_status run_rest(struct ch_channel *channel, const struct ch_op *op, struct ch_run *run)
+{
+    struct ch_rooted_rest rest = ch_rooted_rest(channel, op);
+
+    run->phase = CH_RUN_RUNNING;
+    run->some = rest.some;
+    return start_schedule(channel, run, rest.op, rest.longest, rest.uneven);
+}
+
+/* A phase is over, and there is another. */
+static choir_status next_phase(struct ch_channel *channel, const struct ch_op *op,
+                               struct ch_run *run)
+{
+    switch (run->phase) {
+    case CH_RUN_AGREEING:
+        return conclude_agreement(channel, op, run);
+    case CH_RUN_HEADING:
+        return hear_root(channel, op, run);
+    case CH_RUN_HEARING:
+        return run_rest(channel, op, run);
+    case CH_RUN_ENTERING:
+    case CH_RUN_RUNNING:
+        break;
+    }
     return CHOIR_OK;
 }
 
@@ -391,14 +490,8 @@ static choir_status advance(struct ch_channel *channel, const struct ch_op *op, 
         rc = enter(channel, run, op);
     if (rc == CHOIR_OK)
         rc = run_schedule(channel, run);
-    if (rc == CHOIR_OK && run->phase == CH_RUN_AGREEING) {
-        size_t longest;
-        bool uneven;
-
-        rc = ch_agree_conclude(channel, op, &longest, &uneven);
-        run->phase = CH_RUN_RUNNING;
-        if (rc == CHOIR_OK)
-            rc = start_schedule(channel, run, op, longest, uneven);
+    while (rc == CHOIR_OK && run->phase != CH_RUN_RUNNING) {
+        rc = next_phase(channel, op, run);
         if (rc == CHOIR_OK)
             rc = run_schedule(channel, run);
     }
@@ -410,8 +503,9 @@ choir_status ch_run_begin(struct ch_channel *channel, const struct ch_op *op, st
     (void)op;
     run->phase = CH_RUN_ENTERING;
     run->round = run->step = 0;
+    run->pairs = NULL;
     run->vigil = (struct ch_vigil){ .begun = false };
-    run->moving = run->got_on = run->lingers = false;
+    run->moving = run->got_on = run->lingers = run->some = false;
     return ch_poisoned(channel);
 }
 

@@ -7,7 +7,7 @@
  *                    at once: the caller has something to do that need not be done before others can go on
  *   ch_run_end()     takes back transfers that are still under way
  *
- *   ENTERING --> [AGREEING, if lengths are not known to all] --> RUNNING --> DONE
+ *   ENTERING --> [AGREEING, if nobody knows all lengths; HEADING, HEARING: rooted.h] --> RUNNING --> DONE
  *
  * A channel runs one at a time. On a warm path nothing is allocated: plans are kept (plan.h), scratch and tables
  * grow to what was needed most.
@@ -21,12 +21,21 @@
 #include "engine/op.h"
 #include "engine/suspect.h"
 
-enum ch_run_phase { CH_RUN_ENTERING, CH_RUN_AGREEING, CH_RUN_RUNNING };
+enum ch_run_phase {
+    CH_RUN_ENTERING,
+    CH_RUN_AGREEING,
+    CH_RUN_HEADING,
+    CH_RUN_HEARING,
+    CH_RUN_RUNNING
+};
 
 struct ch_run {
     enum ch_run_phase phase;
-    const struct ch_op *op; /* whose blocks are moved: the caller's, or the agreement's */
+    const struct ch_op *op; /* whose blocks are moved: the caller's, or one made for a phase */
     const struct ch_plan *plan;
+
+    const struct ch_op *pairs; /* lengths in the checks beside flags (rooted.h); NULL: none */
+    bool some; /* only some ranks are in it: by messages, in no round, and nothing is not sent */
 
     /* Counters have something between them: a compiler would count a pair in one vector, for which the processor has
      * to wait until both were stored. */

@@ -88,6 +88,76 @@ static choir_status alltoall(choir_group *g, struct buffers *b, size_t count)
                                f32(b->out, count * (size_t)size(g)), NULL, NULL, NULL);
 }
 
+/* The root's list, of blocks behind each other in `data`; NULL elsewhere. Each is `less` shorter than the one before, as
+ * long as that leaves something. */
+static const choir_buf *list_of(choir_group *g, int root, float *data, size_t count, size_t less,
+                                choir_buf list[])
+{
+    if (choir_group_rank(g) != root)
+        return NULL;
+    for (int i = 0; i < size(g); i++) {
+        list[i] = f32(data, count > less * (size_t)i ? count - less * (size_t)i : 1);
+        data += list[i].count;
+    }
+    return list;
+}
+
+static size_t length_of(choir_group *g, size_t count, size_t less)
+{
+    size_t gone = less * (size_t)choir_group_rank(g);
+
+    return count > gone ? count - gone : 1;
+}
+
+static choir_status gather(choir_group *g, struct buffers *b, size_t count)
+{
+    choir_buf list[MOST_RANKS];
+
+    return choir_gather(g, f32(b->in, count), list_of(g, 0, b->out, count, 0, list), NULL, NULL);
+}
+
+static choir_status gather_uneven(choir_group *g, struct buffers *b, size_t count)
+{
+    choir_buf list[MOST_RANKS];
+    int root = size(g) - 1;
+
+    return choir_gather(g, f32(b->in, length_of(g, count, 3)),
+                        list_of(g, root, b->out, count, 3, list), CHOIR_OPTS(gather, .root = root),
+                        NULL);
+}
+
+static choir_status scatter(choir_group *g, struct buffers *b, size_t count)
+{
+    choir_buf list[MOST_RANKS];
+
+    return choir_scatter(g, list_of(g, 0, b->in, count, 0, list), f32(b->out, count), NULL, NULL);
+}
+
+static choir_status scatter_uneven(choir_group *g, struct buffers *b, size_t count)
+{
+    choir_buf list[MOST_RANKS];
+    int root = size(g) / 2;
+
+    return choir_scatter(g, list_of(g, root, b->in, count, 3, list),
+                         f32(b->out, length_of(g, count, 3)), CHOIR_OPTS(scatter, .root = root),
+                         NULL);
+}
+
+/* The root's own block is where it belongs. */
+static choir_status gather_in_place(choir_group *g, struct buffers *b, size_t count)
+{
+    choir_buf list[MOST_RANKS];
+
+    return choir_gather(g, f32(b->in, count), list_of(g, 0, b->in, count, 0, list), NULL, NULL);
+}
+
+static choir_status scatter_in_place(choir_group *g, struct buffers *b, size_t count)
+{
+    choir_buf list[MOST_RANKS];
+
+    return choir_scatter(g, list_of(g, 0, b->in, count, 0, list), f32(b->in, count), NULL, NULL);
+}
+
 static choir_status barrier(choir_group *g, struct buffers *b, size_t count)
 {
     (void)b, (void)count;
@@ -98,11 +168,21 @@ static const struct {
     const char *name;
     operation fn;
 } operations[] = {
-    { "allreduce", allreduce }, { "allreduce in place", allreduce_in_place },
-    { "reduce", reduce },       { "broadcast", broadcast },
-    { "allgather", allgather }, { "allgather in place", allgather_in_place },
-    { "barrier", barrier },     { "reduce_scatter", reduce_scatter },
+    { "allreduce", allreduce },
+    { "allreduce in place", allreduce_in_place },
+    { "reduce", reduce },
+    { "broadcast", broadcast },
+    { "allgather", allgather },
+    { "allgather in place", allgather_in_place },
+    { "barrier", barrier },
+    { "reduce_scatter", reduce_scatter },
     { "alltoall", alltoall },
+    { "gather", gather },
+    { "scatter", scatter },
+    { "gather, uneven", gather_uneven },
+    { "scatter, uneven", scatter_uneven },
+    { "gather in place", gather_in_place },
+    { "scatter in place", scatter_in_place },
 };
 
 static choir_status both_ways(choir_group *group, void *arg)
@@ -273,6 +353,26 @@ CHOIR_TEST(ranks_on_different_ways_meet)
 
 /* --- what goes wrong ------------------------------------------------------------------------------ */
 
+/* Each rank as the root: what the short way does not take, the long one refuses. */
+static bool bad_lists(choir_group *group, float data[8])
+{
+    const choir_coll_opts *opts = CHOIR_OPTS(gather, .root = choir_group_rank(group));
+    choir_buf i32 = { .data = data + 2, .count = 2, .type = CHOIR_I32 };
+    const choir_buf lists[][2] = {
+        { f32(data, 2), f32(data + 1, 2) },     /* touch each other */
+        { f32(data, 2), i32 },                  /* of another type */
+        { f32(data + 3, 1), f32(data + 4, 1) }, /* its own is shorter */
+        { f32(data + 5, 2), f32(data + 3, 2) }, /* its own touches what is not its own */
+    };
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(lists); i++) {
+        if (choir_gather(group, f32(data + 4, 2), lists[i], opts, NULL) == CHOIR_OK)
+            return false;
+    }
+    return choir_gather(group, f32(data, 2), NULL, opts, NULL) == CHOIR_ERR_INVALID &&
+           choir_scatter(group, lists[3], f32(data + 4, 2), opts, NULL) == CHOIR_ERR_INVALID;
+}
+
 static choir_status bad_arguments(choir_group *group, void *arg)
 {
     float data[8] = { 0 };
@@ -301,6 +401,7 @@ static choir_status bad_arguments(choir_group *group, void *arg)
                        CHOIR_ERR_INVALID);
     CHOIR_CHECK_STATUS(choir_allgather_into(group, f32(data, 2), f32(data + 1, 4), NULL, NULL),
                        CHOIR_ERR_INVALID);
+    CHOIR_CHECK(bad_lists(group, data));
     CHOIR_CHECK_EQ(choir_group_collective_sequence(group), before); /* nothing was sent */
     return choir_barrier(group, NULL, NULL);
 }

@@ -30,42 +30,37 @@ static size_t bufs_of(const struct ch_blocks *blocks, choir_type type, choir_buf
     return count;
 }
 
-static bool has_root(const struct ch_call *call)
+static uint64_t issued(choir_group *group, const struct ch_op *op, bool collective, uint64_t now)
 {
-    enum ch_coll coll = call->op.coll;
+    choir_buf ins[BUFS_MAX], outs[BUFS_MAX];
+    struct ch_flight_info info = { .op = op->type,
+                                   .is_p2p = !collective,
+                                   .timeout_ms = op->timeout_ms,
+                                   .reduces = op->reduces,
+                                   .redop = op->redop,
+                                   .has_root = collective && ch_coll_rooted(op->coll),
+                                   .root = (int)op->root,
+                                   .peer = op->peer,
+                                   .tag = op->tag,
+                                   .ins = ins,
+                                   .outs = outs };
 
-    return call->collective &&
-           (coll == CH_BROADCAST || coll == CH_REDUCE || coll == CH_GATHER || coll == CH_SCATTER);
+    /* Its number is as in errors and choir_work_sequence(): how many of its kind were issued before. */
+    info.collective_seq = collective
+                              ? op->seq
+                              : atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
+    info.p2p_seq = collective ? atomic_load_explicit(&group->ntransfers, memory_order_relaxed)
+                              : op->seq;
+    info.op_id = info.collective_seq + info.p2p_seq;
+    info.nins = bufs_of(&op->in, op->dtype, ins);
+    info.nouts = bufs_of(&op->out, op->dtype, outs);
+    return ch_flight_issue(group->flight, &info, now);
 }
 
 void ch_flightlog_issued(struct ch_call *call)
 {
-    choir_group *group = call->group;
-    choir_buf ins[BUFS_MAX], outs[BUFS_MAX];
-    struct ch_flight_info info = { .op = call->op.type,
-                                   .is_p2p = !call->collective,
-                                   .timeout_ms = call->op.timeout_ms,
-                                   .reduces = call->op.reduces,
-                                   .redop = call->op.redop,
-                                   .has_root = has_root(call),
-                                   .root = (int)call->op.root,
-                                   .peer = call->op.peer,
-                                   .tag = call->op.tag,
-                                   .ins = ins,
-                                   .outs = outs };
-
-    if (group->flight == NULL || call->inner)
-        return;
-    /* Its number is as in errors and choir_work_sequence(): how many of its kind were issued before. */
-    info.collective_seq = call->collective
-                              ? call->op.seq
-                              : atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
-    info.p2p_seq = call->collective ? atomic_load_explicit(&group->ntransfers, memory_order_relaxed)
-                                    : call->op.seq;
-    info.op_id = info.collective_seq + info.p2p_seq;
-    info.nins = bufs_of(&call->op.in, call->op.dtype, ins);
-    info.nouts = bufs_of(&call->op.out, call->op.dtype, outs);
-    call->flight = ch_flight_issue(group->flight, &info, call->issued);
+    if (call->group->flight != NULL && !call->inner)
+        call->flight = issued(call->group, &call->op, call->collective, call->issued);
 }
 
 void ch_flightlog_started(struct ch_call *call)
@@ -79,6 +74,15 @@ void ch_flightlog_done(struct ch_call *call)
 
     ch_flight_done(call->group->flight, call->flight, call->ended, call->status,
                    any ? call->op.peer : -1);
+}
+
+/* A collective with a list of buffers. */
+static CH_NOINLINE uint64_t listed(choir_group *group, const struct ch_op *op, uint64_t now)
+{
+    uint64_t flight = issued(group, op, true, now);
+
+    ch_flight_started(group->flight, flight, now);
+    return flight;
 }
 
 uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, bool is_p2p, uint64_t now)
@@ -99,6 +103,8 @@ uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, bool is
 
     if (group->flight == NULL)
         return 0;
+    if (CH_UNLIKELY(op->in.pieces != NULL || op->out.pieces != NULL))
+        return listed(group, op, now);
     if (is_p2p)
         plain.collective_seq = atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
     else

@@ -18,7 +18,7 @@ size_t ch_longest(const struct ch_piece *pieces, uint32_t count)
     return longest;
 }
 
-static bool differ(const struct ch_piece *pieces, uint32_t count)
+bool ch_differ(const struct ch_piece *pieces, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++) {
         if (pieces[i].count != pieces[0].count)
@@ -90,7 +90,7 @@ void ch_list_lengths(struct ch_call *call, choir_type type, const struct ch_piec
 
     call->op.dtype = type;
     call->op.longest = ch_longest(pieces, n);
-    call->op.uneven = differ(pieces, n);
+    call->op.uneven = ch_differ(pieces, n);
     call->op.counts = hash_counts(pieces, n);
 }
 

@@ -21,6 +21,7 @@ choir_status ch_list_check_own(struct ch_call *call, const char *name, const cho
 void ch_list_lengths(struct ch_call *call, choir_type type, const struct ch_piece *pieces);
 
 size_t ch_longest(const struct ch_piece *pieces, uint32_t count);
+bool ch_differ(const struct ch_piece *pieces, uint32_t count);
 
 /* --- N equal parts of one buffer ------------------------------------------------------------------- */
 
