@@ -52,12 +52,7 @@ static choir_status host_cpu(const struct job *job, choir_group *group, double *
 
 static bool bind_rank(const struct job *job, choir_group *group)
 {
-    const struct perf_options *o = job->options;
-    bool fits = choir_group_local_size(group) <= job->processors;
-
-    if (o->bind == PERF_BIND_NONE || (o->bind == PERF_BIND_AUTO && !fits))
-        return false;
-    return perf_bind(choir_group_local_rank(group));
+    return job->options->bind == PERF_BIND_CORE && perf_bind(choir_group_local_rank(group));
 }
 
 /* Where progress is shown: whoever started us knows a terminal, as our own standard error is a pipe; or that. */

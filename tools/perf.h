@@ -28,7 +28,7 @@
 
 /* --- options (perf_options.c) ---------------------------------------------------------------------- */
 
-enum perf_binding { PERF_BIND_AUTO, PERF_BIND_CORE, PERF_BIND_NONE };
+enum perf_binding { PERF_BIND_CORE, PERF_BIND_NONE };
 
 struct perf_options {
     enum perf_op op;

@@ -35,7 +35,7 @@ void choir_perf_help(void)
         "  --inplace           input and output are one buffer\n"
         "  --algo NAME         use this algorithm instead of the one the library chooses\n"
         "  --threads           ranks are threads of one process\n"
-        "  --bind HOW          core: one processor for each rank, in turn; none (core if they fit)\n"
+        "  --bind HOW          core: one processor for each rank, in turn; none (core)\n"
         "  --check             verify the result of every round, not of some\n"
         "  --explain-cost      beside each time what the cost model says; implies --fresh\n"
         "  --machine FILE      that model's figures (those that choir tune has left)\n"

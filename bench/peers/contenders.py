@@ -196,8 +196,7 @@ class Comparison:
         lacking = [name for name in wanted if name not in known]
         if lacking:
             sys.exit(f"compare: {', '.join(lacking)}: no such contender in {peers_folder(build)}; there are {', '.join(known) or 'none: run make first'}")
-        fits = nranks <= processors()
-        how = "bound" if bind == "core" or (bind == "auto" and fits) else "free"
+        how = "bound" if bind == "core" else "free"
         try:
             for name in wanted:
                 self.contenders.append(Contender(name, build, nranks, how))
