@@ -274,7 +274,7 @@ static bool to_ourselves(const struct peer *peer)
 /* In and out in turn, as what comes may call for an answer, and room made may be used. */
 static bool pump(struct ch_p2p *p2p, struct peer *peer)
 {
-    size_t in = TURN_NBYTES, out = TURN_NBYTES, read = TURN_NBYTES;
+    size_t in = TURN_NBYTES, out = TURN_NBYTES, read = CH_READ_NBYTES;
     bool moved = false, again;
 
     do {

@@ -10,9 +10,6 @@
  */
 #include "transport/p2p_state.h"
 
-/* What is read at a time: withdrawals are asked for between, and nobody has the lock for longer. */
-enum { READ_NBYTES = 256 * 1024 };
-
 void ch_p2p_read_from(struct ch_p2p *p2p, size_t nbytes)
 {
     p2p->read_from = nbytes;
@@ -73,7 +70,7 @@ static bool read_some(struct peer *peer, const struct message *m, size_t *done_o
     struct ch_transfer *t = m->transfer;
     struct iovec piece = { NULL, 0 };
 
-    ch_transfer_iov(t, READ_NBYTES, &piece, 1);
+    ch_transfer_iov(t, CH_READ_NBYTES, &piece, 1);
     if (peer->stream->ops->read_remote(peer->stream, piece.iov_base, m->remote + t->moved,
                                        piece.iov_len) != CHOIR_OK) {
         if (is_lent_still(peer, m))

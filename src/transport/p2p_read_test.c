@@ -9,7 +9,7 @@
 #include "transport/byte_ring.h"
 #include "transport/p2p_state.h"
 
-enum { ROOM = 4096, BIG = 1024 * 1024 + 5, TURN = 256 * 1024, CONTEXT = 7 };
+enum { ROOM = 4096, BIG = 4 * CH_READ_NBYTES + 5, TURN = CH_READ_NBYTES, CONTEXT = 7 };
 
 static struct mesh mesh;
 static unsigned char *out, *in;
