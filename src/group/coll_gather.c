@@ -59,12 +59,26 @@ static uintptr_t end_of(const choir_buf *buf)
     return (uintptr_t)buf->data + buf->count * ch_type_bytes[buf->type];
 }
 
+/* Parts of one array, each as long as `one`, which is plain: most lists are. */
+static bool list_is_array(const choir_buf *list, uint32_t n, const choir_buf *one)
+{
+    uintptr_t at = (uintptr_t)list[0].data;
+    size_t nbytes = one->count * ch_type_bytes[one->type];
+
+    for (uint32_t i = 0; i < n; i++, at += nbytes) {
+        if ((uintptr_t)list[i].data != at || list[i].count != one->count ||
+            list[i].type != one->type || list[i].ndim != 0)
+            return false;
+    }
+    return list[0].data != NULL;
+}
+
 /* Each behind the one before, so that none touches another. */
 static bool list_is_plain(const choir_buf *list, uint32_t n, choir_type type)
 {
     uintptr_t end = 0;
 
-    if (list == NULL || n > PLAIN_LIST_MAX)
+    if (n > PLAIN_LIST_MAX)
         return false;
     for (uint32_t i = 0; i < n; i++) {
         if (!ch_direct_buf(&list[i]) || list[i].type != type || (uintptr_t)list[i].data < end)
@@ -90,7 +104,7 @@ static void take_list(struct ch_op *op, struct ch_blocks *blocks, const choir_bu
         op->differ |= list[i].count != list[0].count;
         op->longest = list[i].count > op->longest ? list[i].count : op->longest;
     }
-    ch_blocks_of(blocks, 0, 1, n, pieces, ch_type_bytes[op->dtype]);
+    *blocks = (struct ch_blocks){ .step = 1, .nblocks = n, .pieces = pieces };
 }
 
 /* A gather has `one` of each rank as IN and the root's list as OUT, a scatter the other way round. */
@@ -99,11 +113,16 @@ static bool run_directly(choir_group *group, bool gathers, const choir_buf *one,
 {
     uint32_t n = (uint32_t)group->nranks, me = (uint32_t)group->rank, root = ch_root_of(opts);
     struct ch_piece pieces[PLAIN_LIST_MAX];
+    bool is_array = false;
     struct ch_op op;
 
-    if (me != root ? list != NULL
-                   : !list_is_plain(list, n, one->type) || !own_fits(one, list, me, n))
+    if ((list != NULL) != (me == root))
         return false;
+    if (me == root) {
+        is_array = list_is_array(list, n, one);
+        if ((!is_array && !list_is_plain(list, n, one->type)) || !own_fits(one, list, me, n))
+            return false;
+    }
     ch_op_init(&op, gathers ? CHOIR_OP_GATHER : CHOIR_OP_SCATTER, gathers ? CH_GATHER : CH_SCATTER,
                one->type, one->count);
     op.root = root;
@@ -112,7 +131,10 @@ static bool run_directly(choir_group *group, bool gathers, const choir_buf *one,
     ch_blocks_even(gathers ? &op.in : &op.out, me, 1, 1, one->data, one->count);
     if (me == root) {
         op.in_place = one->data == list[me].data;
-        take_list(&op, gathers ? &op.out : &op.in, list, n, pieces);
+        if (CH_LIKELY(is_array))
+            ch_blocks_even(gathers ? &op.out : &op.in, 0, 1, n, list[0].data, one->count);
+        else
+            take_list(&op, gathers ? &op.out : &op.in, list, n, pieces);
     }
     return ch_direct_run(group, &op, gathers ? "choir_gather" : "choir_scatter", opts, rc_out);
 }
