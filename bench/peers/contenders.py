@@ -20,7 +20,10 @@ SLOWEST_ROUND_US = 3e6  # a contender that takes longer is left out of that size
 
 
 def warm_rounds(nbytes, rounds):
-    """The caches are full of the others' buffers when a turn begins. What does not fit a cache has nothing to wait for."""
+    """The caches are full of the others' buffers when a turn begins. What does not fit a cache has nothing to wait for, and a round that takes
+    as long as several turns (see prepare()) is not long because of them."""
+    if rounds == 1:
+        return 1
     return 1 + rounds // 10 + (4 if nbytes < 16 << 20 else 0)
 
 
@@ -168,6 +171,8 @@ class Contender:
             wall /= 5
         if wall / 3 > SLOWEST_ROUND_US:
             return None, wrong
+        if wall / 3 > 4 * ms * 1000:
+            return 1, wrong
         return max(3, min(2001, int(ms * 1000 / (wall / 3)) | 1)), wrong
 
     def close(self):
