@@ -35,6 +35,13 @@ typedef struct choir_init_opts {
     choir_store *store;     /* meet in this one instead of a URL; borrowed for the call */
     const char *token_file; /* the job token; NULL: CHOIR_TOKEN_FD or CHOIR_TOKEN_FILE, or none */
     const char *name;       /* of the group, the same on all ranks; NULL: "world" */
+
+    /* Meet through a word that the caller carries from rank 0 to the others, by whatever means they share already:
+     * rank 0 makes it, serves, and is called with it; the others are called to fill it in (text, `room` bytes with
+     * its NUL). Who sees the word may join. `url` then only tells how ranks reach each other, and may be NULL.
+     * Called once, by the thread that called choir_init(); a failure it returns ends that call. */
+    choir_status (*carry)(void *arg, char *word, size_t room, int64_t timeout_ms);
+    void *carry_arg;
 } choir_init_opts;
 
 /*

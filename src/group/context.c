@@ -20,9 +20,8 @@ enum { DEFAULT_TIMEOUT_MS = 300 * 1000 };
 
 /* --- joining ------------------------------------------------------------------------------------ */
 
-/* The caller's own store takes the place of everything the environment could say. */
-static choir_status use_given_store(const choir_init_opts *opts, struct ch_whereabouts *where,
-                                    struct ch_meeting_place *place)
+/* The caller's own store, or word, takes the place of everything the environment could say. */
+static choir_status believe_caller(const choir_init_opts *opts, struct ch_whereabouts *where)
 {
     *where = (struct ch_whereabouts){ .rank = opts->rank,
                                       .nranks = opts->nranks,
@@ -34,6 +33,11 @@ static choir_status use_given_store(const choir_init_opts *opts, struct ch_where
     if (opts->rank < 0 || opts->rank >= opts->nranks)
         return ch_fail(CHOIR_ERR_INVALID, "rank is %d, expected 0 to %d", opts->rank,
                        opts->nranks - 1);
+    return CHOIR_OK;
+}
+
+static choir_status use_given_store(const choir_init_opts *opts, struct ch_meeting_place *place)
+{
     snprintf(place->address, sizeof(place->address), "127.0.0.1");
     snprintf(place->story, sizeof(place->story), "met in the caller's store");
     return choir_store_clone(opts->store, &place->store);
@@ -164,9 +168,14 @@ static choir_status join(struct ch_context *context, const char *name, const cha
 static choir_status meet_and_join(struct ch_context *context, const choir_init_opts *opts,
                                   struct ch_whereabouts *where, const struct ch_patience *patience)
 {
-    choir_status rc = opts->store != NULL ? use_given_store(opts, where, &context->place)
-                                          : ch_meet(where, patience, &context->place);
+    choir_status rc;
 
+    if (opts->store != NULL)
+        rc = use_given_store(opts, &context->place);
+    else if (opts->carry != NULL)
+        rc = ch_meet_carried(where, opts, patience, &context->place);
+    else
+        rc = ch_meet(where, patience, &context->place);
     if (rc == CHOIR_OK)
         rc = join(context, opts->name, where->attempt, patience);
     if (context->round != NULL && context->place.kept_by_rank0)
@@ -183,10 +192,12 @@ static choir_status join_job(struct ch_context *context, const choir_init_opts *
 {
     struct ch_whereabouts where = { .rank = opts->rank, .nranks = opts->nranks };
     struct ch_patience patience = { .waiter = NULL };
-    choir_status rc = CHOIR_OK;
+    choir_status rc;
 
     patience.until = ch_deadline_ms(opts->timeout_ms != 0 ? opts->timeout_ms : DEFAULT_TIMEOUT_MS);
-    if (opts->store == NULL)
+    if (opts->store != NULL || opts->carry != NULL)
+        rc = believe_caller(opts, &where);
+    else
         rc = ch_whereabouts_find(opts, &ch_environ_real, &where);
     if (rc == CHOIR_OK) {
         context->rank = where.rank;

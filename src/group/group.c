@@ -329,11 +329,13 @@ static choir_status read_opts(const choir_init_opts *given, choir_init_opts *out
         out->name = "world";
     if (out->store != NULL && out->url != NULL)
         return ch_fail(CHOIR_ERR_INVALID, "both a store and a URL are given: expected one place");
-    if (out->store != NULL && out->nranks <= 0)
+    if (out->store != NULL && out->carry != NULL)
+        return ch_fail(CHOIR_ERR_INVALID, "both a store and carry() are given: expected one place");
+    if ((out->store != NULL || out->carry != NULL) && out->nranks <= 0)
         return ch_fail(CHOIR_ERR_INVALID,
-                       "a store is given: nranks is %d, and which rank of how "
+                       "%s is given: nranks is %d, and which rank of how "
                        "many this is must be told as well",
-                       out->nranks);
+                       out->store != NULL ? "a store" : "carry()", out->nranks);
     if (out->nranks < 0)
         return ch_fail(CHOIR_ERR_INVALID,
                        "nranks is %d, expected 1 or more, or 0 to ask the "

@@ -29,6 +29,8 @@ struct rank {
     choir_group *group;
     choir_status status;
     choir_error error;
+    choir_status (*carry)(void *arg, char *word, size_t room, int64_t timeout_ms); /* or */
+    choir_store *carrier;                                                          /* its own */
 };
 
 static void *join(void *arg)
@@ -37,7 +39,8 @@ static void *join(void *arg)
 
     rank->status = choir_init(&rank->group, CHOIR_OPTS(init, .store = rank->store, .url = rank->url,
                                                        .rank = rank->rank, .nranks = rank->nranks,
-                                                       .timeout_ms = rank->timeout_ms));
+                                                       .timeout_ms = rank->timeout_ms,
+                                                       .carry = rank->carry, .carry_arg = rank));
     if (rank->status != CHOIR_OK)
         rank->error = *choir_last_error_record();
     return NULL;
@@ -444,6 +447,108 @@ CHOIR_TEST(a_record_that_is_none_is_refused)
     CHOIR_CHECK_STATUS(ch_record_read(bytes, sizeof(bytes), &out), CHOIR_ERR_PROTO);
 }
 
+/* --- a word carried by the caller ----------------------------------------------------------------- */
+
+/* By a store: rank 0 sets a key, the others wait for it. */
+static choir_status carry_by_store(void *arg, char *word, size_t room, int64_t timeout_ms)
+{
+    struct rank *rank = arg;
+    choir_blob value;
+    choir_status rc;
+
+    if (rank->rank == 0)
+        return choir_store_set(rank->carrier, choir_str("word"), choir_str(word));
+    rc = choir_store_get(rank->carrier, choir_str("word"), timeout_ms, &value);
+    if (rc != CHOIR_OK)
+        return rc;
+    CHOIR_CHECK(value.nbytes < room);
+    memcpy(word, value.data, value.nbytes + 1);
+    choir_blob_free(&value);
+    return CHOIR_OK;
+}
+
+static choir_status carry_nothing(void *arg, char *word, size_t room, int64_t timeout_ms)
+{
+    (void)arg;
+    (void)word;
+    (void)room;
+    (void)timeout_ms;
+    return CHOIR_ERR_NETWORK;
+}
+
+/* Leaves what the others are given as it is, or fills it to the brim. */
+static choir_status carry_rubbish(void *arg, char *word, size_t room, int64_t timeout_ms)
+{
+    (void)arg;
+    (void)timeout_ms;
+    memset(word, 'x', room);
+    return CHOIR_OK;
+}
+
+/* A rank that is more than joined: the group does what it is for. */
+static void *join_and_meet(void *arg)
+{
+    struct rank *rank = arg;
+
+    join(rank);
+    if (rank->status == CHOIR_OK)
+        CHOIR_CHECK_OK(choir_barrier(rank->group, NULL, NULL));
+    return NULL;
+}
+
+static void start_carried(struct rank *rank, choir_store *carrier, int number, int nranks,
+                          const char *url)
+{
+    *rank = (struct rank){ .rank = number,
+                           .nranks = nranks,
+                           .timeout_ms = ample_ms(),
+                           .url = url,
+                           .carry = carry_by_store,
+                           .carrier = carrier };
+    CHOIR_CHECK_EQ(pthread_create(&rank->thread, NULL, join_and_meet, rank), 0);
+}
+
+CHOIR_TEST(ranks_meet_by_a_word_the_caller_carries)
+{
+    static const char *const urls[] = { NULL, "tcp://127.0.0.1:9" };
+
+    for (int nranks = 1; nranks <= 4; nranks++) {
+        for (size_t u = 0; u < CH_ARRAY_LEN(urls); u++) {
+            choir_store *carrier = new_store();
+            struct rank ranks[RANKS_MAX];
+
+            CHOIR_ROW("%d ranks, url %s", nranks, urls[u] != NULL ? urls[u] : "none");
+            for (int r = 0; r < nranks; r++)
+                start_carried(&ranks[r], carrier, r, nranks, urls[u]);
+            finish_all(ranks, nranks);
+            for (int r = 0; r < nranks; r++) {
+                CHOIR_CHECK_EQ(choir_group_size(ranks[r].group), nranks);
+                CHOIR_CHECK_HAS(choir_group_origin(ranks[r].group), "the caller");
+            }
+            destroy_all(ranks, nranks);
+            choir_store_close(carrier);
+        }
+    }
+}
+
+CHOIR_TEST(a_word_that_was_not_carried_is_an_error)
+{
+    struct rank rank = { .rank = 1, .nranks = 2, .timeout_ms = ample_ms() };
+
+    rank.carry = carry_nothing;
+    join(&rank);
+    CHOIR_CHECK_EQ((int)rank.status, (int)CHOIR_ERR_NETWORK);
+    CHOIR_CHECK_HAS(rank.error.text, "carry() of rank 0's word");
+    rank.carry = carry_rubbish;
+    join(&rank);
+    CHOIR_CHECK_EQ((int)rank.status, (int)CHOIR_ERR_PROTO);
+    CHOIR_CHECK_HAS(rank.error.text, "expected an address and a token");
+    rank.rank = 0;
+    rank.carry = carry_nothing;
+    join(&rank);
+    CHOIR_CHECK_EQ((int)rank.status, (int)CHOIR_ERR_NETWORK);
+}
+
 CHOIR_TEST(options_are_checked)
 {
     choir_store *store = new_store();
@@ -456,6 +561,9 @@ CHOIR_TEST(options_are_checked)
         { { .size = sizeof(choir_init_opts), .store = store, .url = "env://", .nranks = 1 },
           "both a store and a URL" },
         { { .size = sizeof(choir_init_opts), .store = store }, "nranks is 0" },
+        { { .size = sizeof(choir_init_opts), .carry = carry_nothing }, "nranks is 0" },
+        { { .size = sizeof(choir_init_opts), .carry = carry_nothing, .store = store, .nranks = 2 },
+          "both a store and carry()" },
         { { .size = sizeof(choir_init_opts), .nranks = -2 }, "nranks is -2" },
         { { .size = sizeof(choir_init_opts), .store = store, .nranks = 2, .rank = 2 },
           "rank is 2, expected 0 to 1" },

@@ -3,8 +3,8 @@
  *
  * Three kinds of place. A store that stands already (the launcher's, a file): open it. A place where
  * rank 0 is to serve: it does, the others keep trying until it is there. And a place that can only
- * hold a message (torchrun's store, the key-value space of mpirun or srun): rank 0 makes a token,
- * serves a store of ours, and leaves address and token there.
+ * hold a message (torchrun's store, the key-value space of mpirun or srun, what the caller carries): rank 0
+ * makes a token, serves a store of ours, and leaves address and token there.
  */
 #include "group/meet.h"
 
@@ -382,6 +382,46 @@ choir_status ch_meet(const struct ch_whereabouts *where, const struct ch_patienc
     if (rc == CHOIR_OK)
         ch_log_info("rank %d of %d, from %s; %s", where->rank, where->nranks, where->source,
                     place->story);
+    return rc;
+}
+
+/* The part of rank 0, who serves before anybody is told, or of one who is told. */
+static choir_status carry(const struct ch_whereabouts *where, const choir_init_opts *opts,
+                          const struct ch_patience *patience, struct ch_meeting_place *place,
+                          char *word)
+{
+    char target[CH_URL_MAX];
+    struct ch_addr own;
+    choir_status rc = CHOIR_OK;
+
+    if (where->rank == 0) {
+        if (opts->url != NULL)
+            target_of(opts->url, target, sizeof(target));
+        rc = find_own_address(opts->url != NULL ? target : NULL, patience, &own);
+        if (rc == CHOIR_OK)
+            rc = serve_with_new_token(where, &own, place, word);
+    }
+    if (rc != CHOIR_OK)
+        return rc;
+    rc = opts->carry(opts->carry_arg, word, MESSAGE_MAX, left_ms(patience));
+    if (rc != CHOIR_OK)
+        return ch_fail(rc, "the caller's carry() of rank 0's word: %s", choir_status_text(rc));
+    word[MESSAGE_MAX - 1] = '\0';
+    return CHOIR_OK;
+}
+
+choir_status ch_meet_carried(const struct ch_whereabouts *where, const choir_init_opts *opts,
+                             const struct ch_patience *patience, struct ch_meeting_place *place)
+{
+    char word[MESSAGE_MAX] = "";
+    choir_status rc;
+
+    if (where->nranks == 1)
+        return meet_alone(place);
+    place->kept_by_rank0 = true;
+    rc = carry(where, opts, patience, place, word);
+    if (rc == CHOIR_OK)
+        rc = follow_message(where, word, "the caller", patience, place);
     return rc;
 }
 

@@ -24,6 +24,10 @@ struct ch_meeting_place {
 choir_status ch_meet(const struct ch_whereabouts *where, const struct ch_patience *patience,
                      struct ch_meeting_place *place);
 
+/* The same through a word that the caller carries from rank 0 to the others (choir_init_opts). */
+choir_status ch_meet_carried(const struct ch_whereabouts *where, const choir_init_opts *opts,
+                             const struct ch_patience *patience, struct ch_meeting_place *place);
+
 void ch_part(struct ch_meeting_place *place);
 
 #endif
