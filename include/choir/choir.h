@@ -5,6 +5,7 @@
 #define CHOIR_CHOIR_H
 
 #include <choir/coll.h>
+#include <choir/comm.h>
 #include <choir/ctl.h>
 #include <choir/explain.h>
 #include <choir/group.h>

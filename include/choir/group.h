@@ -35,6 +35,7 @@ typedef struct choir_init_opts {
     choir_store *store;     /* meet in this one instead of a URL; borrowed for the call */
     const char *token_file; /* the job token; NULL: CHOIR_TOKEN_FD or CHOIR_TOKEN_FILE, or none */
     const char *name;       /* of the group, the same on all ranks; NULL: "world" */
+    bool any_thread; /* where ranks are threads: this one does not end with the thread that joins */
 
     /* Meet through a word that the caller carries from rank 0 to the others, by whatever means they share already:
      * rank 0 makes it, serves, and is called with it; the others are called to fill it in (text, `room` bytes with

@@ -14,16 +14,17 @@
 
 /* Taken in this order; a thread never holds two of one rank. */
 enum ch_lock_rank {
-    CH_LOCK_SERVICE = 1, /* io/service.c: starting and stopping the service thread */
-    CH_LOCK_SEGMENTS,    /* io/segment.c: the table of mappings */
-    CH_LOCK_REGISTRY,    /* group/registry.c: the groups of this process by name */
-    CH_LOCK_GROUP,       /* group/: what is queued and under way in one group */
-    CH_LOCK_ATTENDANT,   /* group/attend.c: which groups the service thread looks after */
-    CH_LOCK_RANK,        /* engine/: the channels of a rank, and what it still has to give */
-    CH_LOCK_STORE,       /* store/: what the threads that use one store share */
-    CH_LOCK_P2P,         /* transport/p2p.c: all transfers of a rank */
-    CH_LOCK_WAITER,      /* base/wait.c: how many threads sleep */
-    CH_LOCK_TRACE,       /* trace/flight.c: the flight records of this process and their groups */
+    CH_LOCK_COMM = 1,  /* nccl/: the communicators of this process, and each of them */
+    CH_LOCK_SERVICE,   /* io/service.c: starting and stopping the service thread */
+    CH_LOCK_SEGMENTS,  /* io/segment.c: the table of mappings */
+    CH_LOCK_REGISTRY,  /* group/registry.c: the groups of this process by name */
+    CH_LOCK_GROUP,     /* group/: what is queued and under way in one group */
+    CH_LOCK_ATTENDANT, /* group/attend.c: which groups the service thread looks after */
+    CH_LOCK_RANK,      /* engine/: the channels of a rank, and what it still has to give */
+    CH_LOCK_STORE,     /* store/: what the threads that use one store share */
+    CH_LOCK_P2P,       /* transport/p2p.c: all transfers of a rank */
+    CH_LOCK_WAITER,    /* base/wait.c: how many threads sleep */
+    CH_LOCK_TRACE,     /* trace/flight.c: the flight records of this process and their groups */
 };
 
 struct CH_CAPABILITY ch_lock {

@@ -18,6 +18,7 @@
     X(BACKEND, "backend")                                                                          \
     X(ENGINE, "engine")                                                                            \
     X(GROUP, "group")                                                                              \
+    X(NCCL, "nccl")                                                                                \
     X(TEST, "test")
 
 enum ch_subsystem {

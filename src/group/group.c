@@ -355,7 +355,8 @@ static choir_status make_first(const choir_init_opts *opts, choir_group **group_
         return rc;
     channel = context->first_channel;
     context->first_channel = NULL;
-    ch_threadend_watch(context);
+    if (!opts->any_thread)
+        ch_threadend_watch(context);
     rc = ch_group_create(context, context->rank, context->nranks, NULL, opts->name, "all ranks",
                          channel != NULL ? &ch_backend_host : NULL, channel, &group);
     if (rc != CHOIR_OK)
