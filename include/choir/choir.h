@@ -10,6 +10,7 @@
 #include <choir/explain.h>
 #include <choir/group.h>
 #include <choir/info.h>
+#include <choir/interrupt.h>
 #include <choir/log.h>
 #include <choir/opts.h>
 #include <choir/reduce.h>

@@ -11,6 +11,7 @@
 #include "base/arch.h"
 #include "base/error.h"
 #include "base/forked.h"
+#include "base/interrupt.h"
 #include "base/mem.h"
 #include "base/params.h"
 #include "base/sys.h"
@@ -186,6 +187,14 @@ static choir_status how_it_stands(const struct ch_wait *wait)
     return CHOIR_IN_PROGRESS;
 }
 
+/* The thread's own check, which is dear: only where time has passed. */
+static CH_NOINLINE choir_status ask_thread(const struct ch_wait *wait)
+{
+    if (ch_interrupt_asked())
+        return ch_fail(CHOIR_ERR_INTERRUPTED, "waiting for %s: interrupted", wait->what);
+    return CHOIR_IN_PROGRESS;
+}
+
 static choir_status timed_out(const struct ch_wait *wait, uint64_t began)
 {
     return ch_fail(CHOIR_ERR_TIMEOUT,
@@ -219,6 +228,8 @@ static choir_status spin_until(const struct ch_wait *wait, uint64_t end)
  * then yielding is better than sleeping only as long as nobody else wants the processor. */
 static choir_status yield_until(const struct ch_wait *wait, uint64_t before, uint64_t end)
 {
+    uint64_t ask_at = before + CH_INTERRUPT_NS;
+
     for (;;) {
         choir_status rc;
         uint64_t now;
@@ -230,6 +241,12 @@ static choir_status yield_until(const struct ch_wait *wait, uint64_t before, uin
         now = ch_now_rough();
         if (now >= wait->until)
             return CHOIR_ERR_TIMEOUT;
+        if (CH_UNLIKELY(now >= ask_at)) {
+            rc = ask_thread(wait);
+            if (rc != CHOIR_IN_PROGRESS)
+                return rc;
+            ask_at = now + CH_INTERRUPT_NS;
+        }
         /* Only our own time counts: while others have the processor, most likely those that we wait for, it costs
          * nobody anything that we are next. */
         if (wait->waiter->crowded && now > before + YIELD_ALONE_NS)
@@ -309,9 +326,9 @@ void ch_waiter_stand(struct ch_waiter *waiter, int seat)
 }
 
 /* Sleep until a ring, news in the set, `fd` (-1 for none), the time or a signal. CHOIR_IN_PROGRESS:
- * slept, look again. What woke a seat is taken from it, or it would wake the next sleep too. */
+ * slept, look again; *news_out is false if it was the time or a signal. What woke a seat is taken from it, or it would wake the next sleep too. */
 static choir_status sleep_on(const struct ch_wait *wait, int seat, int fd, short events,
-                             int64_t at_most_ns)
+                             int64_t at_most_ns, bool *news_out)
 {
     struct epoll_event news[2]; /* bell and set */
     int n;
@@ -328,6 +345,7 @@ static choir_status sleep_on(const struct ch_wait *wait, int seat, int fd, short
     }
     if (n < 0 && errno != EINTR)
         return ch_fail_errno("waiting for %s: sleep", wait->what);
+    *news_out = n > 0;
     return CHOIR_IN_PROGRESS;
 }
 
@@ -335,18 +353,22 @@ static choir_status sleep_once(const struct ch_wait *wait)
 {
     int64_t left = ch_deadline_left_ns(wait->until);
     short events = 0;
+    bool news = true;
     choir_status rc;
     int seat, fd;
 
+    /* A signal that comes before the sleep does not end it. */
+    if (ch_interrupt_has_check() && (left < 0 || left > CH_INTERRUPT_NS))
+        left = CH_INTERRUPT_NS;
     /* Without the order, or without a seat, a ring might be missed: then only a nap. */
     if ((!announce_sleep(wait->waiter, &seat) || seat < 0) && (left < 0 || left > NAP_NS))
         left = NAP_NS;
     rc = how_it_stands(wait); /* the look that Dekker's order is about */
     fd = rc == CHOIR_IN_PROGRESS && wait->also != NULL ? wait->also(wait->arg, &events) : -1;
     if (rc == CHOIR_IN_PROGRESS)
-        rc = sleep_on(wait, seat, fd, events, left);
+        rc = sleep_on(wait, seat, fd, events, left, &news);
     announce_awake(wait->waiter, seat);
-    return rc;
+    return rc == CHOIR_IN_PROGRESS && !news ? ask_thread(wait) : rc;
 }
 
 static choir_status sleep_until_ready(const struct ch_wait *wait)

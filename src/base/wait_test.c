@@ -11,6 +11,7 @@
 #include <choir/info.h>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/sys.h"
 #include "base/wait.h"
 
@@ -137,6 +138,37 @@ CHOIR_TEST(an_interrupt_ends_a_wait_until_it_is_cleared)
     ch_waiter_clear_interrupt(&waiter);
     wait.until = ch_deadline_ms(1);
     CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_TIMEOUT);
+    ch_waiter_fini(&waiter);
+}
+
+static int asked;
+
+static bool says_yes_the_third_time(void *arg)
+{
+    asked++;
+    return asked == *(int *)arg;
+}
+
+CHOIR_TEST(a_threads_own_check_ends_a_wait)
+{
+    struct ch_wait wait = for_flag(CH_NEVER);
+    uint64_t began = ch_now();
+    int third = 3;
+
+    CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
+    choir_set_interrupt_check(says_yes_the_third_time, &third);
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_INTERRUPTED);
+    CHOIR_CHECK_HAS(choir_last_error(), "waiting for the flag: interrupted");
+    CHOIR_CHECK_EQ(asked, 3);
+    CHOIR_CHECK_LE(2 * (uint64_t)CH_INTERRUPT_NS, ch_now() - began);
+    wait.until = ch_deadline_ms(120); /* says no: only the deadline ends it */
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_TIMEOUT);
+    CHOIR_CHECK_LE(4, asked);
+    choir_set_interrupt_check(NULL, NULL);
+    asked = 0;
+    wait.until = ch_deadline_ms(120);
+    CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_TIMEOUT);
+    CHOIR_CHECK_EQ(asked, 0);
     ch_waiter_fini(&waiter);
 }
 
