@@ -3,7 +3,7 @@
  *
  * The extension converts arguments, holds references and lets the interpreter go while it waits; it decides
  * nothing that the C library does not. It is written on the limited API (3.11): one file serves all later
- * versions. Reading order: py_module.c, py_error.c, py_args.c, py_buffer.c, py_group.c, py_coll.c.
+ * versions. Reading order: py_module.c, py_group.c, py_coll.c, py_call.c, then the rest.
  *
  * Rules:
  *   - no call of the library that may wait runs with the interpreter's lock held: py_leave(), py_return();
@@ -27,14 +27,24 @@
 enum { PY_NSTATUS = 64 }; /* codes are above -64 */
 
 struct py_group;
+struct dl_exchange; /* py_dlpack.c */
+
+enum { PY_NEXCHANGES = 4 };
 
 /* One for each interpreter that has imported the module; every object of ours points to it. */
 struct py_state {
     PyObject *module; /* borrowed */
-    PyTypeObject *group_type;
+    PyTypeObject *group_type, *work_type, *batch_type, *store_type, *server_type;
     PyObject *error;                 /* choir.Error */
     PyObject *by_status[PY_NSTATUS]; /* its subclass for status -i; NULL: none */
     struct py_group *groups;         /* all that are open, for the end of the interpreter */
+
+    /* Types of tensors met lately, and how they are read. */
+    struct {
+        PyTypeObject *type;
+        const struct dl_exchange *exchange; /* NULL: it has none */
+    } exchanges[PY_NEXCHANGES];
+    unsigned next_exchange;
 };
 
 struct py_state *py_state_of(PyObject *module);
@@ -42,6 +52,12 @@ struct py_state *py_state_of(PyObject *module);
 /* Each file that adds to the module does it in one function: 0, or -1 with an exception set. */
 int py_error_add(struct py_state *state);
 int py_group_add(struct py_state *state);
+int py_work_add(struct py_state *state);
+int py_batch_add(struct py_state *state);
+int py_store_add(struct py_state *state);
+
+/* Have `list` as methods of the type, which other files define. */
+int py_add_methods(PyTypeObject *type, PyMethodDef *list);
 
 /* --- errors (py_error.c) ------------------------------------------------------------------------- */
 
@@ -63,6 +79,9 @@ PyObject *py_raise(struct py_state *state, choir_status code, const char *operat
  * is set: py_return() is true then, whatever the call returned. */
 void py_leave(void);
 bool py_return(void);
+
+/* For ends that cannot raise: signals are left for later. */
+void py_leave_quietly(void);
 
 /* Function and flags of a method's table entry. */
 #define PY_METHOD(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
@@ -96,37 +115,175 @@ int py_read_timeout(PyObject *value, int64_t *out);
 
 enum { PY_BUF_DIMS = 8 };
 
-/* Memory lent by a Python object. Zeroed is empty, and fine to release. */
+enum py_lender { PY_NOBODY, PY_VIEW, PY_DLPACK, PY_DLPACK_OLD };
+
+/* Memory lent by a Python object; must not move meanwhile. */
 struct py_buf {
     choir_buf buf;
-    Py_buffer view;
-    bool has_view;
+    enum py_lender lender;
+    union {
+        Py_buffer view;
+        void *managed; /* a DLPack tensor; NULL: the object is known to last */
+    };
     int64_t sizes[PY_BUF_DIMS], strides[PY_BUF_DIMS]; /* of what is not contiguous */
 };
 
-enum py_access { PY_READ, PY_WRITE };
+enum py_access {
+    PY_READ = 0,
+    PY_WRITE = 1,
+    PY_LASTING = 2, /* the memory is used after the method has returned */
+};
 
-/* `type` is a name given by the caller (bf16), or NULL: what the object says. 0, or -1 with an exception. */
-int py_buf_get(struct py_state *state, PyObject *object, enum py_access access, PyObject *type,
+/* `type` is a name given by the caller (bf16), or NULL: what the object says. 0, or -1 with an exception; then
+ * there is nothing to release. */
+int py_buf_get(struct py_state *state, PyObject *object, unsigned access, PyObject *type,
                struct py_buf *out);
 void py_buf_release(struct py_buf *buf);
 
+/* For py_buffer.c. Sizes and strides, in elements, of `out` from those given; strides NULL: contiguous. */
+int py_buf_shape(struct py_buf *out, int ndim, const int64_t *sizes, const int64_t *strides);
+
+/* The same through DLPack (py_dlpack.c): 1 if that is how it is read, 0 if the object does not know DLPack. */
+int py_dlpack_get(struct py_state *state, PyObject *object, unsigned access, struct py_buf *out);
+void py_dlpack_release(struct py_buf *buf);
+void py_dlpack_forget(struct py_state *state);
+
+/* --- what a call borrows (py_lent.c) ------------------------------------------------------------------- */
+
+struct py_list {
+    size_t count;
+    choir_buf *bufs;     /* as the library wants them */
+    struct py_buf *held; /* as many */
+};
+
+/* All memory that one call borrows: at most two buffers and two lists. */
+struct py_lent {
+    struct py_lent *next; /* in a batch, or among those that nobody waits for */
+    choir_work *work;     /* of the latter */
+    PyObject *object;     /* what else has to last; or NULL */
+    int nsingle, nlists;
+    struct py_list lists[2];
+    struct py_buf single[2];
+};
+
+void py_lent_init(struct py_lent *lent);
+struct py_lent *py_lent_create(void);
+void py_lent_release(struct py_lent *lent); /* the memory goes back; the struct stays */
+void py_lent_destroy(struct py_lent *lent); /* and all behind it; accepts NULL */
+
+/* One buffer or list more: NULL with an exception. */
+choir_buf *py_lend(struct py_state *state, struct py_lent *lent, PyObject *object, unsigned access,
+                   PyObject *type);
+struct py_list *py_lend_list(struct py_state *state, struct py_lent *lent, PyObject *sequence,
+                             const char *name, unsigned access, PyObject *type);
+
+/* The same for a sequence of sequences, one behind the other. */
+struct py_list *py_lend_lists(struct py_state *state, struct py_lent *lent, PyObject *sequences,
+                              const char *name, unsigned access, PyObject *type);
+
 /* --- groups (py_group.c) ----------------------------------------------------------------------------- */
+
+struct py_batch;
 
 struct py_group {
     PyObject_HEAD struct py_state *state;
     choir_group *group;           /* NULL: closed */
     unsigned nusing;              /* calls under way, on whatever thread */
     bool closing;                 /* closed while in use: the last one ends it */
+    struct py_batch *batches;     /* those that are open */
+    struct py_lent *unwaited;     /* of works under way whose handle is gone */
     struct py_group *prev, *next; /* of state->groups */
 };
+
+/* Of py_group_info.c. */
+extern PyMethodDef py_info_methods[];
+extern PyGetSetDef py_group_properties[];
+PyObject *py_group_repr(PyObject *object);
+
+PyObject *py_group_wrap(struct py_state *state, choir_group *group);
 
 /* The library's group, which stays until py_group_exit(); NULL, with an exception, if it is closed. */
 choir_group *py_group_enter(struct py_group *self, const char *operation);
 void py_group_exit(struct py_group *self);
 
-/* --- operations (py_coll.c) -------------------------------------------------------------------------- */
+/* Keep what a work under way borrows until it is done. Takes both. */
+void py_group_keep(struct py_group *self, choir_work *work, struct py_lent *lent);
 
-extern PyMethodDef py_coll_methods[];
+/* End what is still open, when the interpreter ends. */
+void py_groups_end(struct py_state *state);
+
+/* --- batches (py_batch.c) ---------------------------------------------------------------------------- */
+
+/* This thread's batch of that group, or NULL. */
+struct py_batch *py_batch_find(const struct py_group *group);
+void py_batch_keep(struct py_batch *batch, struct py_lent *lent);
+
+extern PyMethodDef py_batch_methods[];
+
+/* --- works (py_work.c) ------------------------------------------------------------------------------- */
+
+enum py_gives { PY_GIVES_OBJECT, PY_GIVES_SOURCE };
+
+/* The handle of `work`, which it takes, with what it borrows. `result` is what it gives when it is done. On failure,
+ * with an exception, all is kept by the group until it is done. */
+PyObject *py_work_wrap(struct py_group *group, choir_work *work, struct py_lent *lent,
+                       PyObject *result, enum py_gives gives);
+
+/* No callback runs, or will, when this returns. */
+void py_work_end_callbacks(void);
+
+/* --- stores (py_store.c) ----------------------------------------------------------------------------- */
+
+PyObject *py_store_wrap(struct py_state *state, choir_store *store);
+
+/* The library's store; stays the object's. NULL with an exception. */
+choir_store *py_store_borrow(struct py_state *state, PyObject *object);
+
+/* --- operations (py_coll.c, py_coll_lists.c, py_p2p.c) ------------------------------------------------ */
+
+/* Every operation ends with these parameters, by name only. */
+#define PY_COMMON_NAMES "timeout", "algo", "dtype", "async_op", NULL
+
+enum py_common { PY_TIMEOUT, PY_ALGO, PY_DTYPE, PY_ASYNC, PY_NCOMMON };
+
+/* One call of an operation, from its arguments to its result:
+ *
+ *   if (py_call_begin(...) < 0 || <more arguments> || <py_call_lend()...>)
+ *       return py_call_fail(&call);
+ *   PY_CALL(&call, choir_x(call.group, ..., &call.opts, call.work_out));
+ *   return py_call_end(&call, result);
+ */
+struct py_call {
+    struct py_group *self;
+    choir_group *group;
+    choir_coll_opts opts;
+    PyObject *dtype;
+    bool async_op, raised;
+    choir_status rc;
+    struct py_batch *batch; /* it is part of */
+    choir_work *work, **work_out;
+    unsigned lasting; /* PY_LASTING, or 0 */
+    struct py_lent *lent;
+    struct py_lent here; /* if it does not outlast the call */
+};
+
+int py_call_begin(struct py_call *call, PyObject *self, const struct py_params *params,
+                  PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **given,
+                  int common);
+choir_buf *py_call_lend(struct py_call *call, PyObject *object, enum py_access access);
+struct py_list *py_call_lend_list(struct py_call *call, PyObject *sequence, const char *name,
+                                  enum py_access access);
+PyObject *py_call_fail(struct py_call *call);
+PyObject *py_call_end(struct py_call *call, PyObject *result);
+PyObject *py_call_end_source(struct py_call *call, int source);
+
+#define PY_CALL(call, expression)                                                                  \
+    do {                                                                                           \
+        py_leave();                                                                                \
+        (call)->rc = (expression);                                                                 \
+        (call)->raised = py_return();                                                              \
+    } while (0)
+
+extern PyMethodDef py_coll_methods[], py_list_methods[], py_p2p_methods[];
 
 #endif

@@ -1,5 +1,9 @@
 /*
  * py_buffer.c - memory of Python objects, as it is: nothing is copied.
+ *
+ * An object is asked in this order: the buffer protocol (numpy, array, bytearray, mmap), DLPack (py_dlpack.c: PyTorch,
+ * JAX), and last whether it is an array of a type that neither knows (numpy with ml_dtypes), which is read as
+ * integers of its size.
  */
 #include "choirext.h"
 
@@ -10,47 +14,23 @@
 /* Letters of the struct module; their sizes here are those of C. */
 static int type_of_letter(char letter, choir_type *out)
 {
-    switch (letter) {
-    case '?':
-        *out = CHOIR_BOOL;
-        return 0;
-    case 'c':
-    case 'B':
-        *out = CHOIR_U8;
-        return 0;
-    case 'b':
-        *out = CHOIR_I8;
-        return 0;
-    case 'H':
-        *out = CHOIR_U16;
-        return 0;
-    case 'h':
-        *out = CHOIR_I16;
-        return 0;
-    case 'I':
-        *out = CHOIR_U32;
-        return 0;
-    case 'i':
-        *out = CHOIR_I32;
-        return 0;
-    case 'e':
-        *out = CHOIR_F16;
-        return 0;
-    case 'f':
-        *out = CHOIR_F32;
-        return 0;
-    case 'd':
-        *out = CHOIR_F64;
-        return 0;
-    case 'Q':
-        *out = CHOIR_U64;
-        return 0;
-    case 'q':
-        *out = CHOIR_I64;
-        return 0;
-    default:
-        return -1;
+    static const struct {
+        char letter;
+        choir_type type;
+    } table[] = {
+        { 'f', CHOIR_F32 }, { 'd', CHOIR_F64 },  { 'e', CHOIR_F16 }, { 'B', CHOIR_U8 },
+        { 'b', CHOIR_I8 },  { '?', CHOIR_BOOL }, { 'H', CHOIR_U16 }, { 'h', CHOIR_I16 },
+        { 'I', CHOIR_U32 }, { 'i', CHOIR_I32 },  { 'Q', CHOIR_U64 }, { 'q', CHOIR_I64 },
+        { 'c', CHOIR_U8 },
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        if (table[i].letter == letter) {
+            *out = table[i].type;
+            return 0;
+        }
     }
+    return -1;
 }
 
 /* With a sign in front the sizes are fixed ones: "<l" has 4 bytes, "l" has 8. */
@@ -77,55 +57,81 @@ static int type_of_format(const char *format, Py_ssize_t nbytes, choir_type *out
         *out = CHOIR_COMPLEX128;
     else if (format[0] == '\0' || format[1] != '\0')
         return -1;
-    else if (type_of_long(format[0], nbytes, out) < 0 && type_of_letter(format[0], out) < 0)
+    else if (type_of_letter(format[0], out) < 0 && type_of_long(format[0], nbytes, out) < 0)
         return -1;
     return (Py_ssize_t)choir_type_size(*out) == nbytes ? 0 : -1;
 }
 
+/* A type given by name: the bytes are read as such. */
+static int rename_type(struct py_buf *out, size_t itemsize, PyObject *name)
+{
+    size_t nbytes = out->buf.count * itemsize, want;
+
+    if (py_read_type(name, &out->buf.type) < 0)
+        return -1;
+    want = choir_type_size(out->buf.type);
+    if (itemsize != want && (out->buf.ndim != 0 || nbytes % want != 0)) {
+        PyErr_Format(PyExc_ValueError, "dtype: %R has elements of %zu bytes, the buffer of %zu",
+                     name, want, itemsize);
+        return -1;
+    }
+    out->buf.count = nbytes / want;
+    return 0;
+}
+
+/* --- shape ------------------------------------------------------------------------------------------ */
+
+static bool is_contiguous(int ndim, const int64_t *sizes, const int64_t *strides)
+{
+    int64_t want = 1;
+
+    for (int d = ndim - 1; d >= 0; d--) {
+        if (sizes[d] != 1 && strides[d] != want)
+            return false;
+        want *= sizes[d];
+    }
+    return true;
+}
+
+int py_buf_shape(struct py_buf *out, int ndim, const int64_t *sizes, const int64_t *strides)
+{
+    out->buf.count = 1;
+    for (int d = 0; d < ndim; d++)
+        out->buf.count *= (size_t)sizes[d];
+    if (strides == NULL || out->buf.count == 0 || is_contiguous(ndim, sizes, strides))
+        return 0;
+    if (ndim > PY_BUF_DIMS) {
+        PyErr_Format(PyExc_BufferError,
+                     "an array of %d dimensions that is not contiguous: expected at most %d", ndim,
+                     PY_BUF_DIMS);
+        return -1;
+    }
+    memcpy(out->sizes, sizes, (size_t)ndim * sizeof(*sizes));
+    memcpy(out->strides, strides, (size_t)ndim * sizeof(*strides));
+    out->buf.ndim = ndim;
+    out->buf.sizes = out->sizes;
+    out->buf.strides = out->strides;
+    return 0;
+}
+
 /* --- the buffer protocol --------------------------------------------------------------------------- */
 
-/* Sizes and strides in elements. */
+/* Its strides count bytes. */
 static int take_strides(struct py_buf *out)
 {
     const Py_buffer *view = &out->view;
+    int64_t sizes[64], strides[64]; /* PyBUF_MAX_NDIM */
 
-    if (view->ndim > PY_BUF_DIMS) {
-        PyErr_Format(PyExc_BufferError,
-                     "an array of %d dimensions that is not contiguous: expected at most %d",
-                     view->ndim, PY_BUF_DIMS);
-        return -1;
-    }
     for (int i = 0; i < view->ndim; i++) {
         if (view->strides[i] % view->itemsize != 0) {
             PyErr_SetString(PyExc_BufferError,
                             "the array's strides are not whole numbers of elements");
             return -1;
         }
-        out->sizes[i] = view->shape[i];
-        out->strides[i] = view->strides[i] / view->itemsize;
+        sizes[i] = view->shape[i];
+        strides[i] = view->strides[i] / view->itemsize;
     }
-    out->buf.ndim = view->ndim;
-    out->buf.sizes = out->sizes;
-    out->buf.strides = out->strides;
-    return 0;
-}
-
-/* A type given by name reads the bytes as such. */
-static int rename_type(struct py_buf *out, PyObject *name)
-{
-    Py_ssize_t have = out->view.itemsize, want;
-    bool plain = out->buf.ndim == 0;
-
-    if (py_read_type(name, &out->buf.type) < 0)
-        return -1;
-    want = (Py_ssize_t)choir_type_size(out->buf.type);
-    if (have != want && (!plain || out->view.len % want != 0)) {
-        PyErr_Format(PyExc_ValueError, "dtype: %R has elements of %zd bytes, the buffer of %zd",
-                     name, want, have);
-        return -1;
-    }
-    out->buf.count = (size_t)(out->view.len / want);
-    return 0;
+    return py_buf_shape(out, view->ndim, sizes, strides);
 }
 
 static int describe_view(PyObject *object, PyObject *type, struct py_buf *out)
@@ -135,44 +141,165 @@ static int describe_view(PyObject *object, PyObject *type, struct py_buf *out)
 
     out->buf.data = view->buf;
     out->buf.count = view->itemsize > 0 ? (size_t)(view->len / view->itemsize) : 0;
-    if (!PyBuffer_IsContiguous(view, 'C') && take_strides(out) < 0)
+    if (view->ndim > 0 && view->strides != NULL && !PyBuffer_IsContiguous(view, 'C') &&
+        take_strides(out) < 0)
         return -1;
     if (type != NULL)
-        return rename_type(out, type);
+        return rename_type(out, (size_t)view->itemsize, type);
     if (!known) {
         PyErr_Format(PyExc_TypeError,
-                     "%R: elements of format '%s' have no type here; dtype= names one",
+                     "%R: elements of format '%s' have no type here; dtype= may name one",
                      (PyObject *)Py_TYPE(object), view->format != NULL ? view->format : "B");
         return -1;
     }
     return 0;
 }
 
-static int get_view(PyObject *object, enum py_access access, PyObject *type, struct py_buf *out)
+/* Say it the same way for every kind of object. */
+static void explain_read_only(PyObject *object)
 {
-    int flags = PyBUF_FORMAT | PyBUF_STRIDES | (access == PY_WRITE ? PyBUF_WRITABLE : 0);
+    Py_buffer view;
 
-    if (PyObject_GetBuffer(object, &out->view, flags) < 0)
-        return -1;
-    out->has_view = true;
-    return describe_view(object, type, out);
+    PyErr_Clear();
+    if (PyObject_GetBuffer(object, &view, PyBUF_FULL_RO) < 0)
+        return;
+    PyBuffer_Release(&view);
+    PyErr_Format(PyExc_BufferError, "%R: its memory is read-only, and an output is expected",
+                 (PyObject *)Py_TYPE(object));
 }
 
-int py_buf_get(struct py_state *state, PyObject *object, enum py_access access, PyObject *type,
-               struct py_buf *out)
+static int get_view(PyObject *object, unsigned access, PyObject *type, struct py_buf *out)
 {
-    (void)state;
-    memset(&out->buf, 0, sizeof(out->buf));
-    out->has_view = false;
-    if (get_view(object, access, type, out) == 0)
+    int flags = PyBUF_FORMAT | PyBUF_STRIDES | ((access & PY_WRITE) != 0 ? PyBUF_WRITABLE : 0);
+
+    if (PyObject_GetBuffer(object, &out->view, flags) < 0) {
+        if ((access & PY_WRITE) != 0)
+            explain_read_only(object);
+        return -1;
+    }
+    out->lender = PY_VIEW;
+    if (describe_view(object, type, out) == 0)
         return 0;
     py_buf_release(out);
     return -1;
 }
 
+/* --- arrays of types that have no letter --------------------------------------------------------------- */
+
+/* Others have a letter, and were refused for a reason: their bytes may be in the other order. */
+static bool has_no_letter(PyObject *name)
+{
+    choir_type type = CHOIR_U8;
+
+    return PyUnicode_Check(name) && py_read_type(name, &type) == 0 &&
+           (type == CHOIR_BF16 || type == CHOIR_F8E4M3 || type == CHOIR_F8E5M2);
+}
+
+/* The name of object.dtype, or NULL; no exception. */
+static PyObject *name_of_dtype(PyObject *object)
+{
+    PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+    PyObject *name = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "name");
+
+    Py_XDECREF(dtype);
+    if (name != NULL && !has_no_letter(name))
+        Py_CLEAR(name);
+    PyErr_Clear();
+    return name;
+}
+
+/* object.view() as integers of the same size. */
+static PyObject *as_integers(PyObject *object, PyObject *name)
+{
+    choir_type type = CHOIR_U8;
+    const char *letters = "u1";
+
+    (void)py_read_type(name, &type);
+    if (choir_type_size(type) == 2)
+        letters = "u2";
+    return PyObject_CallMethod(object, "view", "s", letters);
+}
+
+static int get_named(PyObject *object, unsigned access, struct py_buf *out)
+{
+    PyObject *name = name_of_dtype(object), *integers;
+    int rc = -1;
+
+    if (name == NULL)
+        return -1;
+    integers = as_integers(object, name);
+    if (integers != NULL)
+        rc = get_view(integers, access, name, out);
+    PyErr_Clear(); /* the first failure is what is told */
+    Py_XDECREF(integers);
+    Py_DECREF(name);
+    return rc;
+}
+
+/* --- all of them ---------------------------------------------------------------------------------------- */
+
+static int get_dlpack(struct py_state *state, PyObject *object, unsigned access, PyObject *type,
+                      struct py_buf *out)
+{
+    int rc = py_dlpack_get(state, object, access, out);
+
+    if (rc > 0 && type != NULL && rename_type(out, choir_type_size(out->buf.type), type) < 0) {
+        py_buf_release(out);
+        return -1;
+    }
+    return rc;
+}
+
+/* What has a buffer but not for us may be read in another way. */
+static int get_otherwise(struct py_state *state, PyObject *object, unsigned access, PyObject *type,
+                         struct py_buf *out)
+{
+    PyObject *kind, *value, *trace;
+    int rc;
+
+    PyErr_Fetch(&kind, &value, &trace);
+    if (type == NULL && !PyErr_GivenExceptionMatches(kind, PyExc_BufferError)) {
+        rc = get_named(object, access, out) == 0 ? 1 : py_dlpack_get(state, object, access, out);
+        if (rc > 0) {
+            Py_XDECREF(kind);
+            Py_XDECREF(value);
+            Py_XDECREF(trace);
+            return 0;
+        }
+    }
+    PyErr_Restore(kind, value, trace);
+    return -1;
+}
+
+int py_buf_get(struct py_state *state, PyObject *object, unsigned access, PyObject *type,
+               struct py_buf *out)
+{
+    int rc;
+
+    out->buf.ndim = 0;
+    out->buf.sizes = out->buf.strides = NULL;
+    out->lender = PY_NOBODY;
+    if (PyObject_CheckBuffer(object)) {
+        if (get_view(object, access, type, out) == 0)
+            return 0;
+        return get_otherwise(state, object, access, type, out);
+    }
+    rc = get_dlpack(state, object, access, type, out);
+    if (rc > 0)
+        return 0;
+    if (rc == 0)
+        PyErr_Format(PyExc_TypeError,
+                     "%R has neither the buffer protocol nor DLPack: expected an array or tensor "
+                     "in host memory",
+                     (PyObject *)Py_TYPE(object));
+    return -1;
+}
+
 void py_buf_release(struct py_buf *buf)
 {
-    if (buf->has_view)
+    if (buf->lender == PY_VIEW)
         PyBuffer_Release(&buf->view);
-    buf->has_view = false;
+    else if (buf->lender != PY_NOBODY)
+        py_dlpack_release(buf);
+    buf->lender = PY_NOBODY;
 }

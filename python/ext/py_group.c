@@ -1,9 +1,17 @@
 /*
- * py_group.c - the object choir.Group: joining, leaving, and what tells about a group.
+ * py_group.c - the object choir.Group: joining, leaving, deriving. What tells about a group is in py_group_info.c,
+ * its operations in py_coll.c and its neighbours.
  */
 #include "choirext.h"
 
-#include <string.h>
+#include <time.h>
+
+enum {
+    /* A group that was forgotten, not closed: how long what is under way may go on before it is aborted. */
+    GRACE_MS = 1000,
+    /* And how long its users on other threads have to leave, before it is left to the end of the process. */
+    PATIENCE_MS = 2000,
+};
 
 /* --- the list of all that are open ------------------------------------------------------------------ */
 
@@ -28,17 +36,57 @@ static void unlink_group(struct py_group *self)
     self->prev = self->next = NULL;
 }
 
+/* --- what works under way borrow, whose handles are gone -------------------------------------------------- */
+
+static void reap(struct py_group *self)
+{
+    struct py_lent **at = &self->unwaited, *done = NULL;
+    double ms;
+
+    while (*at != NULL) {
+        struct py_lent *lent = *at;
+
+        if (choir_work_duration_ms(lent->work, &ms) == CHOIR_OK) {
+            *at = lent->next;
+            lent->next = done;
+            done = lent;
+        } else {
+            at = &lent->next;
+        }
+    }
+    py_lent_destroy(done); /* may run any code: the list is whole by now */
+}
+
+void py_group_keep(struct py_group *self, choir_work *work, struct py_lent *lent)
+{
+    struct py_lent *last = lent;
+
+    /* Those of a batch hang together: one work stands for all. */
+    for (struct py_lent *l = lent; l != NULL; l = l->next) {
+        l->work = choir_work_ref(work);
+        last = l;
+    }
+    choir_work_unref(work);
+    if (lent == NULL)
+        return;
+    last->next = self->unwaited;
+    self->unwaited = lent;
+}
+
 /* --- a group's life --------------------------------------------------------------------------------- */
 
 static void destroy(struct py_group *self)
 {
     choir_group *group = self->group;
+    struct py_lent *unwaited = self->unwaited;
 
     self->group = NULL;
+    self->unwaited = NULL;
     unlink_group(self);
-    py_leave();
+    py_leave_quietly();
     choir_group_destroy(group);
     (void)py_return();
+    py_lent_destroy(unwaited); /* everything is done now */
 }
 
 choir_group *py_group_enter(struct py_group *self, const char *operation)
@@ -47,6 +95,8 @@ choir_group *py_group_enter(struct py_group *self, const char *operation)
         py_raise(self->state, CHOIR_ERR_STATE, operation, "%s: the group is closed", operation);
         return NULL;
     }
+    if (self->unwaited != NULL)
+        reap(self);
     self->nusing++;
     return self->group;
 }
@@ -54,11 +104,11 @@ choir_group *py_group_enter(struct py_group *self, const char *operation)
 void py_group_exit(struct py_group *self)
 {
     self->nusing--;
-    if (self->closing && self->nusing == 0)
+    if (self->closing && self->nusing == 0 && self->group != NULL)
         destroy(self);
 }
 
-static PyObject *wrap_group(struct py_state *state, choir_group *group)
+PyObject *py_group_wrap(struct py_state *state, choir_group *group)
 {
     struct py_group *self = (struct py_group *)PyType_GenericAlloc(state->group_type, 0);
 
@@ -72,13 +122,61 @@ static PyObject *wrap_group(struct py_state *state, choir_group *group)
     return (PyObject *)self;
 }
 
+/* Let whoever uses it on another thread come back, for a while. */
+static bool wait_for_users(struct py_group *self)
+{
+    const struct timespec moment = { 0, 1000000 };
+
+    for (int ms = 0; self->nusing > 1 && ms < PATIENCE_MS; ms++) {
+        py_leave_quietly();
+        nanosleep(&moment, NULL);
+        (void)py_return();
+    }
+    return self->nusing <= 1;
+}
+
+/* Nobody closed it. In a forked child nothing here waits. */
+static void end_forgotten(struct py_group *self)
+{
+    choir_status rc;
+
+    self->closing = true;
+    self->nusing++;
+    py_leave_quietly();
+    rc = choir_group_wait_pending(self->group, GRACE_MS);
+    if (rc != CHOIR_OK && rc != CHOIR_ERR_FORKED)
+        choir_group_abort(self->group);
+    (void)py_return();
+    if (rc == CHOIR_ERR_FORKED) {
+        self->group = NULL;
+        unlink_group(self);
+    } else if (!wait_for_users(self)) {
+        self->group = NULL; /* still in use: it ends with the process */
+        unlink_group(self);
+    }
+    py_group_exit(self);
+}
+
+void py_groups_end(struct py_state *state)
+{
+    while (state->groups != NULL) {
+        PyObject *self = Py_NewRef((PyObject *)state->groups);
+
+        end_forgotten((struct py_group *)self);
+        Py_DECREF(self);
+    }
+}
+
 static void dealloc(PyObject *object)
 {
     struct py_group *self = (struct py_group *)object;
     PyTypeObject *type = Py_TYPE(object);
+    PyObject *kind, *value, *trace;
 
+    PyErr_Fetch(&kind, &value, &trace);
     if (self->group != NULL)
-        destroy(self);
+        end_forgotten(self);
+    PyErr_Restore(kind, value, trace);
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -86,17 +184,23 @@ static void dealloc(PyObject *object)
 static PyObject *group_close(PyObject *object, PyObject *unused)
 {
     struct py_group *self = (struct py_group *)object;
+    bool raised = false;
 
     (void)unused;
-    if (self->group == NULL)
+    if (self->group == NULL || self->closing)
         Py_RETURN_NONE;
-    if (self->nusing > 0) {
-        self->closing = true; /* whoever is the last to use it destroys it */
+    self->closing = true; /* whoever is the last to use it destroys it */
+    self->nusing++;
+    py_leave();
+    if (self->nusing > 1)
         choir_group_abort(self->group);
-    } else {
-        destroy(self);
-    }
-    Py_RETURN_NONE;
+    else
+        (void)choir_group_wait_pending(self->group, 0);
+    raised = py_return();
+    if (raised)
+        choir_group_abort(self->group);
+    py_group_exit(self);
+    return raised ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *group_enter(PyObject *self, PyObject *unused)
@@ -111,45 +215,141 @@ static PyObject *group_leave(PyObject *self, PyObject *args)
     return group_close(self, NULL);
 }
 
-/* --- what is asked ------------------------------------------------------------------------------------ */
-
-static PyObject *get_rank(PyObject *object, void *unused)
+static PyObject *group_abort(PyObject *object, PyObject *unused)
 {
     struct py_group *self = (struct py_group *)object;
-    choir_group *group = py_group_enter(self, "rank");
-    int rank;
+    choir_group *group = py_group_enter(self, "abort");
 
     (void)unused;
     if (group == NULL)
         return NULL;
-    rank = choir_group_rank(group);
+    py_leave_quietly();
+    choir_group_abort(group);
+    (void)py_return();
     py_group_exit(self);
-    return PyLong_FromLong(rank);
+    Py_RETURN_NONE;
 }
 
-static PyObject *get_size(PyObject *object, void *unused)
+/* --- waiting for all of it --------------------------------------------------------------------------------- */
+
+static PyObject *wait_for_all(PyObject *object, const struct py_params *params,
+                              PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                              choir_status (*call)(choir_group *group, int64_t timeout_ms))
 {
     struct py_group *self = (struct py_group *)object;
-    choir_group *group = py_group_enter(self, "size");
-    int size;
+    int64_t timeout_ms = 0;
+    PyObject *given[1], *result = NULL;
+    choir_group *group;
+    choir_status rc;
+    bool raised;
 
-    (void)unused;
-    if (group == NULL)
+    if (py_params_read(params, args, nargs, kwnames, given) < 0 ||
+        py_read_timeout(given[0], &timeout_ms) < 0 ||
+        (group = py_group_enter(self, params->method)) == NULL)
         return NULL;
-    size = choir_group_size(group);
+    py_leave();
+    rc = call(group, timeout_ms);
+    raised = py_return();
+    if (!raised)
+        result = rc == CHOIR_OK ? Py_NewRef(Py_None) : py_raise_last(self->state);
     py_group_exit(self);
-    return PyLong_FromLong(size);
+    return result;
+}
+
+static const char *const timeout_alone[] = { "timeout", NULL };
+
+static PyObject *wait_pending(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                              PyObject *kwnames)
+{
+    static const struct py_params params = { "wait_pending", timeout_alone, 1, 0 };
+
+    return wait_for_all(self, &params, args, nargs, kwnames, choir_group_wait_pending);
+}
+
+static PyObject *group_shutdown(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                                PyObject *kwnames)
+{
+    static const struct py_params params = { "shutdown", timeout_alone, 1, 0 };
+
+    return wait_for_all(self, &params, args, nargs, kwnames, choir_group_shutdown);
+}
+
+/* --- deriving ------------------------------------------------------------------------------------------------- */
+
+/* To be freed; NULL with an exception. */
+static int *read_ranks(PyObject *given, size_t *count_out)
+{
+    PyObject *tuple = PySequence_Tuple(given);
+    Py_ssize_t count = tuple == NULL ? -1 : PyTuple_Size(tuple);
+    int *ranks = count < 0 ? NULL : PyMem_Calloc((size_t)count + 1, sizeof(*ranks));
+
+    if (count >= 0 && ranks == NULL)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; ranks != NULL && i < count; i++) {
+        if (py_read_int(PyTuple_GetItem(tuple, i), "ranks", &ranks[i]) < 0) {
+            PyMem_Free(ranks);
+            ranks = NULL;
+        }
+    }
+    Py_XDECREF(tuple);
+    *count_out = (size_t)count;
+    return ranks;
+}
+
+static PyObject *split_by(struct py_group *self, choir_group *group, const int *ranks, size_t count,
+                          const choir_group_split_opts *opts)
+{
+    choir_group *child = NULL;
+    choir_status rc;
+    bool raised;
+
+    py_leave();
+    rc = choir_group_split(group, ranks, count, opts, &child);
+    raised = py_return();
+    if (raised) {
+        choir_group_destroy(child);
+        return NULL;
+    }
+    if (rc != CHOIR_OK)
+        return py_raise_last(self->state);
+    return child != NULL ? py_group_wrap(self->state, child) : Py_NewRef(Py_None);
+}
+
+static PyObject *split(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    enum { RANKS, NAME, DESCRIPTION, TIMEOUT, COUNT };
+    static const char *const names[] = { "ranks", "name", "description", "timeout", NULL };
+    static const struct py_params params = { "split", names, 1, 1 };
+    struct py_group *self = (struct py_group *)object;
+    choir_group_split_opts opts = { .size = sizeof(opts) };
+    PyObject *given[COUNT], *result;
+    choir_group *group;
+    size_t count;
+    int *ranks;
+
+    if (py_params_read(&params, args, nargs, kwnames, given) < 0 ||
+        py_read_text(given[NAME], "name", &opts.name) < 0 ||
+        py_read_text(given[DESCRIPTION], "description", &opts.description) < 0 ||
+        py_read_timeout(given[TIMEOUT], &opts.timeout_ms) < 0 ||
+        (ranks = read_ranks(given[RANKS], &count)) == NULL)
+        return NULL;
+    group = py_group_enter(self, "split");
+    result = group == NULL ? NULL : split_by(self, group, ranks, count, &opts);
+    if (group != NULL)
+        py_group_exit(self);
+    PyMem_Free(ranks);
+    return result;
 }
 
 /* --- joining ------------------------------------------------------------------------------------------ */
 
-/* The store stays the caller's. */
-static int read_init(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
-                     choir_init_opts *opts)
+/* What is given stays the caller's. */
+static int read_init(struct py_state *state, PyObject *const *args, Py_ssize_t nargs,
+                     PyObject *kwnames, choir_init_opts *opts)
 {
-    enum { URL, RANK, SIZE, TIMEOUT, NAME, TOKEN_FILE, COUNT };
-    static const char *const names[] = { "url",  "rank",       "size", "timeout",
-                                         "name", "token_file", NULL };
+    enum { URL, RANK, SIZE, TIMEOUT, NAME, TOKEN_FILE, STORE, COUNT };
+    static const char *const names[] = { "url",  "rank",       "size",  "timeout",
+                                         "name", "token_file", "store", NULL };
     static const struct py_params params = { "init", names, 1, 0 };
     PyObject *given[COUNT];
 
@@ -165,7 +365,10 @@ static int read_init(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
         PyErr_SetString(PyExc_TypeError, "init(): rank and size are given together or not at all");
         return -1;
     }
-    return 0;
+    if (given[STORE] == NULL)
+        return 0;
+    opts->store = py_store_borrow(state, given[STORE]);
+    return opts->store != NULL ? 0 : -1;
 }
 
 static PyObject *init(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -175,7 +378,7 @@ static PyObject *init(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
     choir_group *group = NULL;
     choir_status rc;
 
-    if (read_init(args, nargs, kwnames, &opts) < 0)
+    if (read_init(state, args, nargs, kwnames, &opts) < 0)
         return NULL;
     py_leave();
     rc = choir_init(&group, &opts);
@@ -183,42 +386,80 @@ static PyObject *init(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
         choir_group_destroy(group);
         return NULL;
     }
-    return rc == CHOIR_OK ? wrap_group(state, group) : py_raise_last(state);
+    return rc == CHOIR_OK ? py_group_wrap(state, group) : py_raise_last(state);
+}
+
+static PyObject *fake_group(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
+                            PyObject *kwnames)
+{
+    enum { RANK, SIZE, FAILS, COUNT };
+    static const char *const names[] = { "rank", "size", "error_on_collective", NULL };
+    static const struct py_params params = { "fake_group", names, 2, 2 };
+    choir_group_create_fake_opts opts = { .size = sizeof(opts) };
+    struct py_state *state = py_state_of(module);
+    PyObject *given[COUNT];
+    choir_group *group;
+    int rank = 0, size = 0;
+
+    if (py_params_read(&params, args, nargs, kwnames, given) < 0 ||
+        py_read_int(given[RANK], "rank", &rank) < 0 ||
+        py_read_int(given[SIZE], "size", &size) < 0 ||
+        py_read_bool(given[FAILS], &opts.error_on_collective) < 0)
+        return NULL;
+    if (choir_group_create_fake(rank, size, &opts, &group) != CHOIR_OK)
+        return py_raise_last(state);
+    return py_group_wrap(state, group);
 }
 
 static PyMethodDef functions[] = {
     { "init", PY_METHOD(init),
-      "init(url=None, *, rank=None, size=None, timeout=None, name=None, token_file=None) -> Group\n\n"
-      "Join the job: find out who and where the other ranks are and meet them.\n\n"
+      "init(url=None, *, rank=None, size=None, timeout=None, name=None, token_file=None, "
+      "store=None) -> Group\n\n"
+      "Join the job: find out who and where the other ranks are, and meet them.\n\n"
       "Without arguments the environment of whoever started this process is asked: choir run,\n"
-      "torchrun, mpirun, srun; nobody is a job of one rank. Blocks until all ranks have joined." },
+      "torchrun, mpirun, srun; if nobody did, it is a job of one rank. `url` names another place to\n"
+      "meet (tcp://host:port, file:///path), with `rank` and `size`; or `store` does. `timeout`, in\n"
+      "seconds, is for everything together. Blocks until all ranks have joined." },
+    { "fake_group", PY_METHOD(fake_group),
+      "fake_group(rank, size, *, error_on_collective=False) -> Group\n\n"
+      "A group without peers, for tracing and for checking arguments: every operation is done at\n"
+      "once." },
     { NULL, NULL, 0, NULL },
 };
 
 /* --- the type ----------------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
-    { "close", group_close, METH_NOARGS, "close()\n\nLeave. A program may go on and join again." },
+    { "split", PY_METHOD(split),
+      "split(ranks, *, name=None, description=None, timeout=None) -> Group | None\n\n"
+      "A group of some of the ranks, in rising order. All ranks call it, each with the list it\n"
+      "belongs to or with an empty one; who is in no list gets None." },
+    { "wait_pending", PY_METHOD(wait_pending),
+      "wait_pending(timeout=None)\n\nWait until everything issued is done and its callbacks have "
+      "run." },
+    { "shutdown", PY_METHOD(group_shutdown),
+      "shutdown(timeout=None)\n\nThe same, and refuse what comes after." },
+    { "abort", group_abort, METH_NOARGS,
+      "abort()\n\nEnd at once, without agreement: everything pending and to come fails, here and on "
+      "the other\nranks." },
+    { "close", group_close, METH_NOARGS,
+      "close()\n\nLeave, when everything issued is done. A program may go on and join again." },
     { "__enter__", group_enter, METH_NOARGS, NULL },
     { "__exit__", group_leave, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },
 };
 
-static PyGetSetDef properties[] = {
-    { "rank", get_rank, NULL, "This process's number in the group, from 0.", NULL },
-    { "size", get_size, NULL, "How many ranks the group has.", NULL },
-    { NULL, NULL, NULL, NULL, NULL },
-};
-
 static const char doc[] =
-    "The ranks that joined together, and their operations. Made by choir.init().";
+    "The ranks that joined together, and their operations. Made by choir.init().\n\n"
+    "Every operation takes, by name: `timeout` in seconds (None: the group's own; math.inf: none),\n"
+    "`async_op` to get a Work at once instead of the result when it is done, `dtype` to read memory as\n"
+    "elements of that name (\"bf16\"), `algo` to choose an algorithm. Buffers are anything with the\n"
+    "buffer protocol or DLPack in host memory; nothing is copied.";
 
 static PyType_Slot slots[] = {
-    { Py_tp_doc, (void *)doc },
-    { Py_tp_dealloc, dealloc },
-    { Py_tp_methods, methods },
-    { Py_tp_getset, properties },
-    { 0, NULL },
+    { Py_tp_doc, (void *)doc },    { Py_tp_dealloc, dealloc },
+    { Py_tp_methods, methods },    { Py_tp_getset, py_group_properties },
+    { Py_tp_repr, py_group_repr }, { 0, NULL },
 };
 
 static PyType_Spec spec = {
@@ -228,27 +469,19 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-/* Methods of other files, as descriptors of the type. */
-static int add_methods(PyTypeObject *type, PyMethodDef *list)
-{
-    for (; list->ml_name != NULL; list++) {
-        PyObject *descriptor = PyDescr_NewMethod(type, list);
-        int rc = descriptor == NULL
-                     ? -1
-                     : PyObject_SetAttrString((PyObject *)type, list->ml_name, descriptor);
-
-        Py_XDECREF(descriptor);
-        if (rc < 0)
-            return -1;
-    }
-    return 0;
-}
-
 int py_group_add(struct py_state *state)
 {
+    PyMethodDef *more[] = { py_info_methods, py_coll_methods, py_list_methods, py_p2p_methods,
+                            py_batch_methods };
+
     state->group_type = (PyTypeObject *)PyType_FromModuleAndSpec(state->module, &spec, NULL);
-    if (state->group_type == NULL || add_methods(state->group_type, py_coll_methods) < 0 ||
-        PyModule_AddFunctions(state->module, functions) < 0)
+    if (state->group_type == NULL)
+        return -1;
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+        if (py_add_methods(state->group_type, more[i]) < 0)
+            return -1;
+    }
+    if (PyModule_AddFunctions(state->module, functions) < 0)
         return -1;
     return PyModule_AddType(state->module, state->group_type);
 }

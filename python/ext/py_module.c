@@ -10,7 +10,17 @@ static PyObject *version(PyObject *module, PyObject *unused)
     return PyUnicode_FromString(choir_version());
 }
 
+/* Before anything of Python is taken down: what is still open ends here. */
+static PyObject *end(PyObject *module, PyObject *unused)
+{
+    (void)unused;
+    py_groups_end(py_state_of(module));
+    py_work_end_callbacks();
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    { "_end", end, METH_NOARGS, NULL },
     { "version", version, METH_NOARGS,
       "version() -> str\n\nThe version of the C library that is loaded." },
     { NULL, NULL, 0, NULL },
@@ -21,15 +31,53 @@ struct py_state *py_state_of(PyObject *module)
     return PyModule_GetState(module);
 }
 
+int py_add_methods(PyTypeObject *type, PyMethodDef *list)
+{
+    for (; list->ml_name != NULL; list++) {
+        PyObject *descriptor = PyDescr_NewMethod(type, list);
+        int rc = descriptor == NULL
+                     ? -1
+                     : PyObject_SetAttrString((PyObject *)type, list->ml_name, descriptor);
+
+        Py_XDECREF(descriptor);
+        if (rc < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* atexit.register(module._end) */
+static int watch_end(PyObject *module)
+{
+    PyObject *atexit = PyImport_ImportModule("atexit");
+    PyObject *function = PyObject_GetAttrString(module, "_end"), *done = NULL;
+
+    if (atexit != NULL && function != NULL)
+        done = PyObject_CallMethod(atexit, "register", "O", function);
+    Py_XDECREF(atexit);
+    Py_XDECREF(function);
+    Py_XDECREF(done);
+    return done != NULL ? 0 : -1;
+}
+
 static int start(PyObject *module)
 {
     struct py_state *state = py_state_of(module);
 
     state->module = module;
-    if (py_error_add(state) < 0 || py_group_add(state) < 0)
+    if (py_error_add(state) < 0 || py_group_add(state) < 0 || py_work_add(state) < 0 ||
+        py_batch_add(state) < 0 || py_store_add(state) < 0)
         return -1;
-    return 0;
+    return watch_end(module);
 }
+
+/* Every type that the state holds. */
+#define EACH_TYPE(DO)                                                                              \
+    DO(state->group_type);                                                                         \
+    DO(state->work_type);                                                                          \
+    DO(state->batch_type);                                                                         \
+    DO(state->store_type);                                                                         \
+    DO(state->server_type)
 
 static int traverse(PyObject *module, visitproc visit, void *arg)
 {
@@ -37,7 +85,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg)
 
     if (state == NULL)
         return 0;
-    Py_VISIT(state->group_type);
+    EACH_TYPE(Py_VISIT);
     Py_VISIT(state->error);
     for (int i = 0; i < PY_NSTATUS; i++)
         Py_VISIT(state->by_status[i]);
@@ -50,7 +98,8 @@ static int clear(PyObject *module)
 
     if (state == NULL)
         return 0;
-    Py_CLEAR(state->group_type);
+    EACH_TYPE(Py_CLEAR);
+    py_dlpack_forget(state);
     Py_CLEAR(state->error);
     for (int i = 0; i < PY_NSTATUS; i++)
         Py_CLEAR(state->by_status[i]);

@@ -2,18 +2,56 @@
  * py_wait.c - letting the interpreter go while the library waits, and hearing signals meanwhile.
  *
  * Python's own handler of a signal only sets a flag; what the program wants done runs when the main thread asks
- * (PyErr_CheckSignals). The library's wait asks a function of ours now and then, on the waiting thread.
+ * (PyErr_CheckSignals). The library's wait asks signals_say() now and then, on the waiting thread, which goes back to
+ * Python for a moment.
  */
 #include "choirext.h"
 
-/* Of this thread: what PyEval_SaveThread() gave, while it is away. */
-static _Thread_local PyThreadState *away;
-static _Thread_local bool raised;
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Of this thread. */
+static _Thread_local PyThreadState *away; /* what PyEval_SaveThread() gave, while it is */
+static _Thread_local bool raised;         /* a handler did: once is enough to end a call */
+static _Thread_local bool deaf;           /* the caller could not hand an exception on */
+static _Thread_local bool known;          /* the library knows whom to ask */
+
+static bool signals_say(void *arg)
+{
+    PyThreadState *mine = away;
+    bool stop;
+
+    (void)arg;
+    if (mine == NULL || raised || deaf)
+        return false;
+    away = NULL;
+    PyEval_RestoreThread(mine);
+    stop = PyErr_CheckSignals() < 0; /* handlers run here, and may call us */
+    away = PyEval_SaveThread();
+    raised = stop;
+    return stop;
+}
+
+/* Only the main thread runs handlers: others are not to be bothered. */
+static void make_known(void)
+{
+    known = true;
+    if (getpid() == (pid_t)syscall(SYS_gettid))
+        choir_set_interrupt_check(signals_say, NULL);
+}
 
 void py_leave(void)
 {
-    raised = false;
+    if (!known)
+        make_known();
+    raised = deaf = false;
     away = PyEval_SaveThread();
+}
+
+void py_leave_quietly(void)
+{
+    py_leave();
+    deaf = true;
 }
 
 bool py_return(void)

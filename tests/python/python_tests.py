@@ -2,13 +2,13 @@
 
 A test starts with `python_tests.need_choir()`, which goes on in the interpreter of the virtual environment
 (CHOIR_TEST_VENV, else build/venv, made by scripts/setup) with the package as the build folder has it, or skips.
-`ranks(n, function)` runs a function of the test's own file as n ranks under `choir run`:
+main() runs functions of the test's own file as ranks under `choir run`:
 
     def sums(group):
         ...
 
     if __name__ == "__main__":
-        python_tests.main({sums: 2, others: 4})
+        python_tests.main({sums: 2, others: (1, 4)})
 """
 import os
 import pathlib
@@ -84,18 +84,28 @@ def ranks(count, *command, **options):
 
 
 def main(cases):
-    """Run the functions of this file, each as so many ranks (0: here, without a group); what they print is shown."""
+    """Run functions of this file: each with a group of its own as so many ranks, all of one number in one job; or, if that is
+    0, here. cases: {function: 2, other: (1, 4), alone: 0}."""
     if len(sys.argv) > 1:
-        import choir
-        function = next(f for f in cases if f.__name__ == sys.argv[1])
-        with choir.init() as group:
-            function(group)
+        run_as_rank([f for f in cases if f.__name__ in sys.argv[1:]])
         return
+    by_count = {}
     for function, counts in cases.items():
         for count in counts if isinstance(counts, tuple) else (counts,):
-            began = time.monotonic()
-            if count == 0:
+            by_count.setdefault(count, []).append(function)
+    for count, functions in by_count.items():
+        began = time.monotonic()
+        if count == 0:
+            for function in functions:
                 function()
-            else:
-                ranks(count, sys.executable, os.path.abspath(sys.argv[0]), function.__name__)
-            print(f"ok   {function.__name__} {count} ({time.monotonic() - began:.2f} s)", flush=True)
+        else:
+            ranks(count, sys.executable, os.path.abspath(sys.argv[0]), *[f.__name__ for f in functions], seconds=100)
+        names = " ".join(f.__name__ for f in functions)
+        print(f"ok   {count} ranks: {names} ({time.monotonic() - began:.2f} s)", flush=True)
+
+
+def run_as_rank(functions):
+    import choir
+    for function in functions:
+        with choir.init() as group:
+            function(group)
