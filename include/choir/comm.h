@@ -81,7 +81,7 @@ CHOIR_API void choir_comm_abort(choir_comm *comm);
 /* Wait until nothing is under way, and take no more calls. */
 CHOIR_API choir_status choir_comm_finalize(choir_comm *comm, int64_t timeout_ms);
 
-/* CHOIR_OK, or what it has failed with; *record_out may be NULL. */
+/* CHOIR_OK, or what it has failed with, that it is finalized or closed included; *record_out may be NULL. */
 CHOIR_API choir_status choir_comm_error(choir_comm *comm, choir_error *record_out);
 
 /* Which rank of how many. */

@@ -176,10 +176,12 @@ choir_status choir_comm_error(choir_comm *comm, choir_error *record_out)
     if (comm == NULL)
         return ch_fail(CHOIR_ERR_INVALID, "choir_comm_error: comm: is NULL");
     rc = ch_comm_enter(comm, &group);
-    if (rc != CHOIR_OK)
-        return rc;
-    rc = choir_group_error(group, record_out);
-    ch_comm_leave(comm);
+    if (rc == CHOIR_OK) {
+        rc = choir_group_error(group, record_out);
+        ch_comm_leave(comm);
+    } else if (record_out != NULL) {
+        ch_error_save(record_out);
+    }
     return rc;
 }
 

@@ -28,7 +28,8 @@ static choir_status enter(struct ch_comm_call *call, choir_group **groups, size_
             return ch_fail(CHOIR_ERR_INVALID, "%s: comms[%zu]: is NULL", call->name, i);
         rc = ch_comm_enter(call->args.comms[i], &groups[i]);
         if (rc != CHOIR_OK) {
-            call->fault = (choir_comm_fault){ CHOIR_RULE_COMM_STATE, false, (int)i };
+            if (rc == CHOIR_ERR_STATE)
+                call->fault = (choir_comm_fault){ CHOIR_RULE_COMM_STATE, false, (int)i };
             ch_error_prefix("%s: comms[%zu]: ", call->name, i);
             return rc;
         }

@@ -52,8 +52,8 @@ static choir_status find(struct libnccl *out)
     out->library = load();
     if (out->library == NULL) {
         why = dlerror();
-        return ch_fail(CHOIR_ERR_UNSUPPORTED, "NCCL: %s cannot be loaded: %s",
-                       given[0] != '\0' ? given : "neither libnccl.so.2 nor libnccl.so",
+        return ch_fail(CHOIR_ERR_UNSUPPORTED, "NCCL cannot be loaded from %s: %s",
+                       given[0] != '\0' ? given : "libnccl.so.2 or libnccl.so",
                        why != NULL ? why : "no reason given");
     }
     rc = find_symbol(out->library, "ncclGetVersion", &out->get_version);

@@ -1,0 +1,388 @@
+"""Collectives in the manner of torch.cuda.nccl, on host memory.
+
+    from choir import nccl
+
+    nccl.all_reduce([a, b, c])                     # three ranks, all in this process
+
+    uid = nccl.unique_id()                         # in one process; hand it to the others
+    comm = nccl.init_rank(num_ranks, uid, rank)    # in all
+    nccl.all_reduce([a], comms=comm)
+
+A call takes lists, a tensor for each rank that the caller is: numpy arrays, PyTorch tensors in host memory,
+anything with the buffer protocol or DLPack. Without `comms` the inputs are the ranks of a communicator that exists for
+the call alone. With `comms`, one for each input, lengths and roots are those of the communicator, not of the list. A
+call is done on return. docs/nccl-module.md has the whole of it.
+"""
+from __future__ import annotations
+
+import typing
+import warnings
+from collections.abc import Container, Iterable, Sequence
+
+from choir import _choir
+
+__all__ = ["all_gather", "all_reduce", "broadcast", "reduce", "reduce_scatter"]
+
+SUM = 0
+PROD = 1
+MAX = 2
+MIN = 3
+AVG = 4
+
+# --- exceptions ------------------------------------------------------------------------------------
+#
+# Each line of the table in docs/nccl-module.md has a class of its own. All are choir.Error; those that PyTorch's module
+# raises as RuntimeError are that too.
+
+
+class SignatureError(_choir.Error, TypeError):
+    """Arguments are missing, too many, or not of the kind that the function takes."""
+
+    index: int | None = None
+
+
+class SequenceError(_choir.Error, TypeError):
+    """What should be a sequence of tensors is none."""
+
+    index: int | None = None
+
+
+class NotATensorError(_choir.Error, TypeError):
+    """An element of a sequence is no tensor; `index` says which."""
+
+    index: int | None = None
+
+
+class NotACommError(_choir.Error, TypeError):
+    """`comms` is neither None, a communicator nor a sequence of them."""
+
+    index: int | None = None
+
+
+class IdTypeError(_choir.Error, TypeError):
+    """An id is not bytes: text is not turned into bytes for you."""
+
+    index: int | None = None
+
+
+class ArgumentError(_choir.InvalidError, RuntimeError):
+    """A value does not fit. `index` is that of the element it is about, None if it is about none."""
+
+    index: int | None = None
+
+
+class RootError(ArgumentError):
+    """`root` is no rank of the communicator."""
+
+
+class StreamCountError(ArgumentError):
+    """There are not as many streams as inputs."""
+
+
+class StreamError(_choir.ElementTypeError, RuntimeError):
+    """`streams` is no sequence, or has something that is neither a stream nor None."""
+
+    index: int | None = None
+
+
+class CapsuleError(ArgumentError):
+    """A capsule is not that of a communicator of this process."""
+
+
+class CommStateError(_choir.StateError, RuntimeError):
+    """A communicator is finalized or destroyed."""
+
+    index: int | None = None
+
+
+class CommCountError(ArgumentError):
+    """There are not as many communicators as inputs."""
+
+
+class CommSizeError(ArgumentError):
+    """The communicators of a call have different numbers of ranks."""
+
+
+class EmptyInputError(ArgumentError):
+    """There are no inputs."""
+
+
+class OutputCountError(ArgumentError):
+    """There are not as many outputs as inputs."""
+
+
+class NotHostError(ArgumentError):
+    """A tensor is not dense host memory."""
+
+
+class DeviceError(NotHostError):
+    """An output is on another device than its input."""
+
+
+class ReadOnlyError(ArgumentError):
+    """An output, or an input of a call in place, cannot be written to."""
+
+
+class DtypeError(_choir.ElementTypeError, RuntimeError):
+    """A tensor has another type of elements than the first input."""
+
+    index: int | None = None
+
+
+class ContiguousError(ArgumentError):
+    """A tensor is not contiguous."""
+
+
+class InputSizeError(ArgumentError):
+    """An input has not as many elements as the first."""
+
+
+class OutputSizeError(ArgumentError):
+    """An output has not as many elements as follows from its input and the number of ranks."""
+
+
+class UniqueError(ArgumentError):
+    """Two inputs are for one rank: a communicator twice, or results in the same memory."""
+
+
+class OverlapError(ArgumentError):
+    """An output overlaps an input, and is not in place."""
+
+
+class UnconvertibleTypeError(_choir.ElementTypeError, RuntimeError):
+    """A tensor's type of elements has no counterpart here."""
+
+    index: int | None = None
+
+
+class OpError(ArgumentError):
+    """No such reduction, or not of this communicator."""
+
+
+class OpDtypeError(_choir.ElementTypeError, RuntimeError):
+    """The reduction is not defined on this type of elements."""
+
+    index: int | None = None
+
+
+class IdLengthError(ArgumentError):
+    """An id has not 128 bytes."""
+
+
+_failures: dict[type[_choir.Error], type[_choir.Error]] = {}
+
+
+def _failure(error: _choir.Error, rule: str | None, index: int) -> _choir.Error:
+    """The library's `error` as one of this module: of the rule's class, or of one that is a RuntimeError too."""
+    plain = type(error)
+    if rule is not None:
+        kind = globals()[rule]
+    elif plain not in _failures:
+        kind = _failures.setdefault(plain, type(plain.__name__, (plain, RuntimeError),
+                                                {"__module__": __name__, "__doc__": plain.__doc__}))
+    else:
+        kind = _failures[plain]
+    made: _choir.Error = kind(*error.args)
+    made.__dict__.update(error.__dict__)
+    if rule is not None:
+        made.__dict__["index"] = index if index >= 0 else None
+    return made
+
+
+# --- versions and ids ------------------------------------------------------------------------------
+
+def version(*, compiled: bool = False, library: str = "choir") -> tuple[int | str, ...]:
+    """(major, minor, patch), and a suffix if there is one, of the library that is loaded.
+
+    `compiled`: of the one this module was compiled against. `library="nccl"`: of NCCL itself, where it is installed.
+    """
+    if _is_nccl(library):
+        code = _choir._nccl_library()[1]
+        unit = 10000 if code >= 10000 else 1000  # NCCL counted otherwise up to 2.8
+        return code // unit, code % unit // 100, code % 100
+    code = _choir._nccl_version(compiled)
+    suffix = version_suffix().decode()
+    numbers = (code >> 32, code >> 16 & 0xffff, code & 0xffff)
+    return (*numbers, suffix) if suffix else numbers
+
+
+def version_suffix() -> bytes:
+    """What follows the numbers of the version: b"" or b"rc1"."""
+    return _choir._nccl_version_suffix()
+
+
+def library_path() -> str | None:
+    """Where NCCL itself is, if it is installed (or CHOIR_LIBNCCL names it)."""
+    try:
+        return _choir._nccl_library()[0]
+    except NotImplementedError:
+        return None
+
+
+def unique_id(*, library: str = "choir") -> bytes:
+    """A new id, of 128 bytes: where ranks meet, and the secret that they need there.
+
+    They meet in this process, which must live until they have. `library="nccl"`: an id of NCCL's own, for NCCL.
+    """
+    return _choir._nccl_unique_id(_is_nccl(library))
+
+
+def _is_nccl(library: str) -> bool:
+    if library not in ("choir", "nccl"):
+        raise ValueError(f"library: {library!r}, expected \"choir\" or \"nccl\"")
+    return library == "nccl"
+
+
+# --- communicators ---------------------------------------------------------------------------------
+
+def init_rank(num_ranks: int, uid: bytes, rank: int, *, timeout: float | None = None) -> typing.Any:
+    """Become a rank of the communicator whose id this is; returns, when all ranks have come, a capsule.
+
+    Who drops the capsule leaves the communicator. `timeout` is in seconds: None for five minutes, inf for none.
+    """
+    return _choir._nccl_init_rank(num_ranks, uid, rank, timeout)
+
+
+class Communicator:
+    """A communicator as an object: a capsule with methods, to be passed as `comms`, alone or in a list.
+
+        with nccl.Communicator(num_ranks, uid, rank) as comm:
+            nccl.all_reduce([a], comms=comm)
+    """
+
+    def __init__(self, num_ranks: int, uid: bytes, rank: int, *, timeout: float | None = None):
+        self.capsule = init_rank(num_ranks, uid, rank, timeout=timeout)
+
+    @classmethod
+    def of(cls, capsule: typing.Any) -> Communicator:
+        """The same for a capsule of init_rank()."""
+        _choir._nccl_comm_info(capsule)
+        made = cls.__new__(cls)
+        made.capsule = capsule
+        return made
+
+    @property
+    def rank(self) -> int:
+        """Which rank this is."""
+        return _choir._nccl_comm_info(self.capsule)[0]
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return _choir._nccl_comm_info(self.capsule)[1]
+
+    def finalize(self, timeout: float | None = None) -> None:
+        """Wait until nothing is under way, and take no more calls."""
+        _choir._nccl_comm_finalize(self.capsule, timeout)
+
+    def abort(self) -> None:
+        """End what is under way on all ranks, and all that may come, with an error. From any thread."""
+        _choir._nccl_comm_abort(self.capsule)
+
+    def destroy(self) -> None:
+        """Leave, as soon as no call is under way. Again: nothing."""
+        _choir._nccl_comm_close(self.capsule)
+
+    def error(self) -> _choir.Error | None:
+        """What the communicator has failed with, None if it has not."""
+        return _choir._nccl_comm_error(self.capsule)
+
+    def premul_sum(self, factor: typing.Any, *, lent: bool = False) -> int:
+        """An `op` for calls with this communicator: the sum of this rank's elements times `factor`.
+
+        `factor` is a tensor of one element, of the type of the elements. `lent`: it is read in each call, so keep it;
+        otherwise now.
+        """
+        op = _choir._nccl_premul_sum(self.capsule, factor, lent)
+        if lent:
+            self.__dict__.setdefault("_lent", {})[op] = factor
+        return op
+
+    def redop_destroy(self, op: int) -> None:
+        """Forget what premul_sum() gave."""
+        _choir._nccl_redop_destroy(self.capsule, op)
+        self.__dict__.get("_lent", {}).pop(op, None)
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.destroy()
+
+
+def clear_cache() -> None:
+    """Nothing: communicators of calls without `comms` are not kept. For programs that want to be sure."""
+
+
+# --- calls -----------------------------------------------------------------------------------------
+
+def _check(tensors: object, name: str) -> None:
+    """A collection, and not a tensor, which may look like one."""
+    if isinstance(tensors, (list, tuple)):
+        return
+    if not isinstance(tensors, Container) or hasattr(tensors, "__dlpack__") or _has_buffer(tensors):
+        raise SequenceError(f"{name} should be a collection of tensors, not {type(tensors)}")
+
+
+def _has_buffer(thing: typing.Any) -> bool:
+    try:
+        memoryview(thing).release()
+    except TypeError:
+        return False
+    return True
+
+
+def is_available(tensors: Iterable[typing.Any]) -> bool:
+    """Whether all of them are contiguous host memory of a known type, so that the calls here take them."""
+    return all(_choir._nccl_is_usable(t) for t in tensors)
+
+
+def all_reduce(inputs: typing.Any, outputs: typing.Any = None, op: int = SUM, streams: Sequence[typing.Any] | None = None,
+               comms: typing.Any = None, *, timeout: float | None = None) -> None:
+    """outputs[i] becomes the reduction of all ranks' inputs; without outputs it is in place."""
+    _check(inputs, "inputs")
+    if outputs is None:
+        outputs = inputs
+    _check(outputs, "outputs")
+    _choir._nccl_all_reduce(inputs, outputs, op, streams, comms, timeout)
+
+
+def reduce(inputs: typing.Any, output: typing.Any = None, root: int = 0, op: int = SUM,
+           streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *, outputs: typing.Any = None,
+           timeout: float | None = None) -> None:
+    """`output` of the root, a rank, becomes the reduction of all ranks' inputs; without it, the root's input does."""
+    _check(inputs, "inputs")
+    if outputs is not None:
+        if output is not None:
+            raise ValueError("output and outputs are both given: expected one; outputs is deprecated")
+        warnings.warn("reduce: outputs is deprecated, output takes the tensor itself", FutureWarning, stacklevel=2)
+        output = outputs[root]
+    elif isinstance(output, Sequence) and not _has_buffer(output):
+        warnings.warn("reduce: a sequence as output is deprecated, output takes the tensor itself", FutureWarning,
+                      stacklevel=2)
+        output = output[root]
+    _choir._nccl_reduce(inputs, output, root, op, streams, comms, timeout)
+
+
+def broadcast(inputs: typing.Any, root: int = 0, streams: Sequence[typing.Any] | None = None,
+              comms: typing.Any = None, *, timeout: float | None = None) -> None:
+    """All inputs become that of the root, a rank."""
+    _check(inputs, "inputs")
+    _choir._nccl_broadcast(inputs, root, streams, comms, timeout)
+
+
+def all_gather(inputs: typing.Any, outputs: typing.Any, streams: Sequence[typing.Any] | None = None,
+               comms: typing.Any = None, *, timeout: float | None = None) -> None:
+    """outputs[i], as many times as long as there are ranks, becomes all inputs in the order of ranks."""
+    _check(inputs, "inputs")
+    _check(outputs, "outputs")
+    _choir._nccl_all_gather(inputs, outputs, streams, comms, timeout)
+
+
+def reduce_scatter(inputs: typing.Any, outputs: typing.Any, op: int = SUM,
+                   streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *,
+                   timeout: float | None = None) -> None:
+    """outputs[i] becomes its rank's share of the reduction, one of as many as there are ranks."""
+    _check(inputs, "inputs")
+    _check(outputs, "outputs")
+    _choir._nccl_reduce_scatter(inputs, outputs, op, streams, comms, timeout)
