@@ -62,17 +62,29 @@ static bool find_in_cache(const char *file, char *path, size_t size)
     return found;
 }
 
+/* The one that the library would ask (choir_libnccl_version()), if it was told which. */
+static bool find_given(const char *name, char *path, size_t size)
+{
+    const char *given = strcmp(name, "nccl") == 0 ? getenv("CHOIR_LIBNCCL") : NULL;
+
+    if (given == NULL || given[0] == '\0' || access(given, R_OK) != 0)
+        return false;
+    snprintf(path, size, "%s", given);
+    return true;
+}
+
 static bool find_engine(int index, const char **name_out, char *path, size_t size)
 {
     *name_out = known[index].name;
-    return find_in(getenv("LD_LIBRARY_PATH"), known[index].file, path, size) ||
+    return find_given(known[index].name, path, size) ||
+           find_in(getenv("LD_LIBRARY_PATH"), known[index].file, path, size) ||
            find_in_cache(known[index].file, path, size) ||
            find_in("/lib:/usr/lib:/lib64:/usr/lib64:/usr/local/lib", known[index].file, path, size);
 }
 
 void choir_info_engines_text(void)
 {
-    const char *name, *between = "; installed, but not used by this version: ";
+    const char *name, *between = "; installed, but not used for operations: ";
     char path[4096];
 
     printf("engines     host");

@@ -136,6 +136,40 @@ def a_rank_dies():
     process.join(60)
 
 
+def make_comms(n):
+    uid, comms = nccl.unique_id(), [None] * n
+
+    def join(rank):
+        comms[rank] = nccl.init_rank(n, uid, rank, timeout=60)
+
+    threads = [threading.Thread(target=join, args=(r,)) for r in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return comms
+
+
+def ctrl_c():
+    """It ends a wait at once: a call of one rank, of two of three, and a rank that waits for others to come."""
+    two, three = make_comms(2), make_comms(3)  # who drops a capsule leaves
+    for wait in (lambda: nccl.all_reduce([np.ones(1)], comms=two[0]),
+                 lambda: nccl.all_reduce([np.ones(1), np.ones(1)], comms=three[:2]),
+                 lambda: nccl.init_rank(2, nccl.unique_id(), 0)):
+        sent = []
+
+        def send():
+            sent.append(time.monotonic())  # pylint: disable=cell-var-from-loop
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(1.0, send)
+        timer.start()
+        raises(KeyboardInterrupt, wait)
+        took = time.monotonic() - sent[0]
+        timer.join()
+        check(took < 0.2 * python_tests.SLOWNESS, True, f"{took:.3f} s until it ended")
+
+
 # --- what is left behind ---------------------------------------------------------------------------
 
 def descriptors():
@@ -185,7 +219,7 @@ def calls_leak_nothing():
 
     calls(2000)
     counts, fds, memory = references(), descriptors(), resident()
-    calls(10000)
+    calls(100000 if os.environ.get("CHOIR_TEST_LONG") else 10000)
     check((references(), descriptors()), (counts, fds), "references, descriptors")
     check(resident() - memory < 2 << 20, True, f"memory grew by {resident() - memory} bytes")
 
@@ -237,4 +271,4 @@ def forks():
 
 if __name__ == "__main__":
     python_tests.main({by_the_communicator: (2, 3), two_in_each: 2, ranks_that_do_not_fit: 0, maker_is_dead: 0,
-                       a_rank_dies: 0, capsules_are_collected: 0, calls_leak_nothing: 0, interpreter_ends: 0, forks: 0})
+                       a_rank_dies: 0, ctrl_c: 0, capsules_are_collected: 0, calls_leak_nothing: 0, interpreter_ends: 0, forks: 0})

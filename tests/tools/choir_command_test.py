@@ -60,6 +60,9 @@ check({"name": "nccl", "path": f"{os.getcwd()}/lib/libnccl.so.2"} in json.loads(
 check(json.loads(done.stdout)["engines"] == ["host"], done.stdout)
 done = choir("info", env={"LD_LIBRARY_PATH": f"{os.getcwd()}/lib"})
 check(f"nccl ({os.getcwd()}/lib/libnccl.so.2)" in done.stdout and "not used" in done.stdout, done.stdout)
+pathlib.Path("mine.so").touch()
+done = choir("info", env={"LD_LIBRARY_PATH": f"{os.getcwd()}/lib", "CHOIR_LIBNCCL": f"{os.getcwd()}/mine.so"})
+check(f"nccl ({os.getcwd()}/mine.so)" in done.stdout, done.stdout)
 
 # info as JSON: the same facts; strings from the environment are escaped.
 odd = 'warn,x="\\\t\x01é'
