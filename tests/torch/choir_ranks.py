@@ -20,7 +20,7 @@ from torch_tests import BUILD, SLOWNESS, check, raises, skip  # noqa: F401
 
 CHOIR = BUILD / "bin" / "choir"
 PACKAGES = BUILD / "python"
-TEST_SECONDS = 150 * SLOWNESS
+TEST_SECONDS = 400 * SLOWNESS
 
 
 def need_choir_torch():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# timeout: 500
+# timeout: 900
 """choir_values_test.py - every collective of the backend "choir", in every form, for every type, against values that
 are computed here. PyTorch's own tests hardly compare values."""
 import functools

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# timeout: 400
+# timeout: 900
 """choir_wheel_test.py - a part of PyTorch's own distributed tests, on the backend "choir", with two ranks. All of them,
 beside gloo: choir_wheel_whole_test.py."""
 import choir_ranks

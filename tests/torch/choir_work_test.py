@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# timeout: 500
+# timeout: 900
 """choir_work_test.py - the backend "choir" beside its collectives: messages, works and futures, batches, groups, time,
 failures, and what torch's tools ask of a backend."""
 import threading

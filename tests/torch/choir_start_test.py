@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# timeout: 900
+"""choir_start_test.py - the ways to a group of the backend "choir": launchers, stores, a group made again; how the C++
+part is built; and how an interpreter ends that forgot a group."""
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+
+import choir_ranks
+from choir_ranks import check
+
+choir_ranks.need_choir_torch()
+
+SUM = """
+t = torch.ones(3) * (dist.get_rank() + 1)
+dist.all_reduce(t)
+n = dist.get_world_size()
+assert t.tolist() == [n * (n + 1) / 2] * 3, t
+"""
+HEAD = """
+import os, sys, torch, torch.distributed as dist
+import choir.torch
+"""
+
+
+def program(text, name="program.py"):
+    path = pathlib.Path(name).resolve()
+    path.write_text(HEAD + text)
+    return path
+
+
+def run(*command, expected=0, has="", env=None, seconds=choir_ranks.TEST_SECONDS):
+    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=seconds, env={**os.environ, **(env or {})})  # fmt: skip
+    if done.returncode != expected or has not in done.stdout:
+        raise AssertionError(f"{' '.join(map(str, command))}: exit code {done.returncode}, not {expected}, or no {has!r}:\n"
+                             f"{done.stdout}")  # fmt: skip
+    return done.stdout
+
+
+# --- launchers -----------------------------------------------------------------------------------------
+
+def torchrun():
+    """Three groups one after another: torchrun's store keeps the keys of the earlier ones."""
+    path = program("for i in range(3):\n    dist.init_process_group('choir')\n" + SUM.replace("\n", "\n    ")
+                   + "\n    dist.destroy_process_group()\n")  # fmt: skip
+    run(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, path)
+
+
+def choir_run():
+    path = program("dist.init_process_group('cpu:choir')\n" + SUM + "dist.destroy_process_group()\n")
+    run(choir_ranks.CHOIR, "run", "-n", 3, sys.executable, path)
+
+
+def spawn_and_stores():
+    """mp.spawn, with a FileStore, and with a store that is a Python class and has no more than it must."""
+    path = program("""
+import torch.multiprocessing as mp
+from datetime import timedelta
+
+class Frugal(dist.Store):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+    def set(self, key, value):
+        self.inner.set(key, value)
+    def get(self, key):
+        return self.inner.get(key)
+    def add(self, key, number):
+        return self.inner.add(key, number)
+
+def work(rank, folder):
+    for kind in ("file", "frugal", "frugal"):
+        store = dist.FileStore(folder + "/" + kind, 2)
+        if kind == "frugal":
+            store = Frugal(store)
+        dist.init_process_group("choir", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=100))
+""" + SUM.replace("\n", "\n        ") + """
+        dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(work, (os.getcwd(),), nprocs=2)
+""")
+    run(sys.executable, path)
+
+
+def alone():
+    path = program("dist.init_process_group('choir', store=dist.HashStore(), rank=0, world_size=1)\n" + SUM
+                   + "assert dist.get_backend() == 'choir'\n")  # fmt: skip
+    run(sys.executable, path)
+
+
+def the_store_may_go():
+    """Rank 0 hosts torch's store and drops it: the group goes on, messages between all ranks included."""
+    path = program("""
+rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["OWN_PORT"]), n, rank == 0)
+dist.init_process_group("choir", store=store, rank=rank, world_size=n)
+dist.barrier()
+del store
+for i in range(3):
+""" + SUM.replace("\n", "\n    ") + "\n")
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, env={"OWN_PORT": str(port)})
+
+
+# --- the end of the interpreter --------------------------------------------------------------------------
+
+def a_forgotten_group():
+    """Pending works with callbacks in Python, and nobody who destroys the group."""
+    path = program("""
+dist.init_process_group("choir")
+dist.barrier()
+if dist.get_rank() == 0:
+    kept = dist.irecv(torch.zeros(1), 1)
+    kept.get_future().then(lambda future: print("a callback"))
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().then(lambda future: None)
+else:
+    dist.all_reduce(torch.ones(1))
+""")
+    out = run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path)
+    for word in ("Fatal", "terminate called", "Segmentation"):
+        check(word in out, False, f"{word} in {out}")
+
+
+# --- building ----------------------------------------------------------------------------------------------
+
+def built():
+    """What was built for these tests."""
+    found = sorted(pathlib.Path(os.environ["CHOIR_CACHE_DIR"]).glob("torch-*/choir_torch.so"), key=os.path.getmtime)
+    return found[-1]
+
+
+def compiler(text):
+    """A compiler that writes what it is told into a log, then does as `text` says with "$out"."""
+    path = pathlib.Path("fake-compiler").resolve()
+    path.write_text(f'#!/bin/sh\necho once >> {path}.log\nwhile [ "$1" != -o ]; do shift; done\nout=$2\n{text}\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    pathlib.Path(f"{path}.log").unlink(missing_ok=True)
+    return path
+
+
+def one_of_many_compiles():
+    path = program("choir.torch.load()\nprint('loaded')\n")
+    fake = compiler(f"sleep 1\ncp {built()} $out")
+    with tempfile.TemporaryDirectory() as cache:
+        out = run(choir_ranks.CHOIR, "run", "-n", 4, sys.executable, path, env={"CXX": str(fake), "CHOIR_CACHE_DIR": cache})
+        check(out.count("loaded"), 4, "ranks that loaded it")
+        check(out.count("compiling"), 1, "ranks that said they compile")
+        check(pathlib.Path(f"{fake}.log").read_text(), "once\n", "calls of the compiler")
+        run(sys.executable, path, env={"CXX": "/nonexistent", "CHOIR_CACHE_DIR": cache}, has="loaded")
+        os.chmod(cache, 0o777)
+        run(sys.executable, path, env={"CHOIR_CACHE_DIR": cache}, expected=1, has="cannot be trusted")
+
+
+def no_compiler_is_said():
+    path = program("choir.torch.load()\n")
+    with tempfile.TemporaryDirectory() as cache:
+        run(sys.executable, path, env={"CXX": "no-such-compiler", "CHOIR_CACHE_DIR": cache}, expected=1,
+            has="no C++ compiler was found (tried CXX=no-such-compiler)")  # fmt: skip
+        fake = compiler("echo something is wrong here; exit 1")
+        run(sys.executable, path, env={"CXX": str(fake), "CHOIR_CACHE_DIR": cache}, expected=1,
+            has="something is wrong here")  # fmt: skip
+
+
+def another_torch_is_noticed():
+    """A library that was built for another torch is not used, whatever it is called."""
+    source = pathlib.Path("other.c")
+    source.write_text('const char *choir_torch_built_for(void) { return "2.12.0 other"; }\n'
+                      "void choir_torch_register(void) { __builtin_trap(); }\n")  # fmt: skip
+    cc = shutil.which("cc") or shutil.which("gcc")
+    run(cc, "-shared", "-fPIC", "-o", "other.so", source)
+    path = program("choir.torch.load()\n")
+    fake = compiler(f"cp {pathlib.Path('other.so').resolve()} $out")
+    with tempfile.TemporaryDirectory() as cache:
+        run(sys.executable, path, env={"CXX": str(fake), "CHOIR_CACHE_DIR": cache}, expected=1,
+            has="was built for torch 2.12.0 other")  # fmt: skip
+
+
+if __name__ == "__main__":
+    choir_ranks.build_backend()
+    for test in (torchrun, choir_run, spawn_and_stores, alone, the_store_may_go, a_forgotten_group, one_of_many_compiles,
+                 no_compiler_is_said, another_torch_is_noticed):  # fmt: skip
+        print(test.__name__, flush=True)
+        test()
