@@ -112,6 +112,23 @@ for i in range(3):
     run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, env={"OWN_PORT": str(port)})
 
 
+def torch_finds_it_by_itself():
+    """As an installed package, and when the package is broken."""
+    folder = pathlib.Path("installed").resolve()
+    shutil.copytree(choir_ranks.torch_tests.SOURCE / "python" / "choir_autoload", folder / "choir_autoload")
+    info = folder / "choir-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: choir\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[torch.backends]\nchoir = choir_autoload:register\n")
+    path = pathlib.Path("auto.py").resolve()
+    path.write_text("import torch, torch.distributed as dist\nassert dist.Backend.CHOIR == 'choir'\n"
+                    "dist.init_process_group('choir', store=dist.HashStore(), rank=0, world_size=1)\n" + SUM)  # fmt: skip
+    on = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
+    run(sys.executable, path, env={**on, "PYTHONPATH": f"{folder}:{choir_ranks.PACKAGES}"})
+    run(sys.executable, path, env={**on, "PYTHONPATH": str(folder)}, expected=1, has="No module named 'choir'")
+    run(sys.executable, "-c", "import torch; print('torch is fine')", env={**on, "PYTHONPATH": str(folder)}, has="torch is fine")
+
+
 # --- the end of the interpreter --------------------------------------------------------------------------
 
 def a_forgotten_group():
@@ -187,7 +204,8 @@ def another_torch_is_noticed():
 
 if __name__ == "__main__":
     choir_ranks.build_backend()
-    for test in (torchrun, choir_run, spawn_and_stores, alone, the_store_may_go, a_forgotten_group, one_of_many_compiles,
-                 no_compiler_is_said, another_torch_is_noticed):  # fmt: skip
+    for test in (torchrun, choir_run, spawn_and_stores, alone, the_store_may_go,
+                 torch_finds_it_by_itself, a_forgotten_group, one_of_many_compiles, no_compiler_is_said,
+                 another_torch_is_noticed):  # fmt: skip
         print(test.__name__, flush=True)
         test()

@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from choir.torch import backend_build
 
-__all__ = ["dump_flight_record", "load", "register"]
+__all__ = ["create", "dump_flight_record", "load", "register"]
 
 _loaded = False
 
@@ -54,8 +54,8 @@ def _way_to_others(store: Any) -> str:
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
-def _create(opts: Any, pg_options: Any = None) -> Any:
-    """What torch calls for each group, on its members."""
+def create(opts: Any, pg_options: Any = None) -> Any:
+    """What torch calls for each group, on its members: the c10d Backend."""
     load()
     timeout_ms = max(1, round(opts.timeout.total_seconds() * 1000))
     ranks = list(opts.global_ranks_in_group)
@@ -67,7 +67,7 @@ def _create(opts: Any, pg_options: Any = None) -> Any:
 
 def register() -> None:
     """Make "choir" known to torch.distributed; importing this module does so."""
-    dist.Backend.register_backend("choir", _create, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend("choir", create, extended_api=True, devices=["cpu"])
 
 
 if dist.is_available():

@@ -26,10 +26,6 @@ class BuildError(RuntimeError):
     """The C++ part cannot be compiled here."""
 
 
-def _package() -> Path:
-    return Path(choir.__file__).resolve().parent if choir.__file__ else Path(choir.__path__[0])
-
-
 def _library() -> Path:
     """libchoir, which comes with the package."""
     for name in ("libchoir.so.0", "libchoir.so"):
