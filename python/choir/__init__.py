@@ -10,6 +10,18 @@ Started by `choir run -n 4 python program.py`. Groups, works and stores are thos
 manual pages hold here too; docs/python.md has the tour.
 """
 from choir import _choir
-from choir._choir import *  # noqa: F401,F403
+from choir._choir import (
+    Batch, DeadRankError, ElementTypeError, Error, ForkedError, Group, InterruptedError, InvalidError, MismatchError,
+    NetworkError, NoMemoryError, NotPermittedError, ProtocolError, QueueEmptyError, RemoteError, StateError, Store,
+    StoreServer, SystemCallError, TimeoutError, UnsupportedError, Work, fake_group, init, open_store, params, reduce_local,
+    serve_store, trace_dump, trace_reset)
+from choir import _objects as _objects
 
 __version__ = _choir.version()
+
+__all__ = [
+    "Batch", "DeadRankError", "ElementTypeError", "Error", "ForkedError", "Group", "InterruptedError", "InvalidError",
+    "MismatchError", "NetworkError", "NoMemoryError", "NotPermittedError", "ProtocolError", "QueueEmptyError", "RemoteError",
+    "StateError", "Store", "StoreServer", "SystemCallError", "TimeoutError", "UnsupportedError", "Work", "fake_group", "init",
+    "open_store", "params", "reduce_local", "serve_store", "trace_dump", "trace_reset",
+]

@@ -6,7 +6,7 @@ from typing import Any
 from choir._choir import Work
 
 
-def wait_for(work: Work) -> Generator[Any, None, Any]:
+def wait_for(work: Work[Any]) -> Generator[Any, None, Any]:
     """The iterator behind `await work`."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
@@ -15,7 +15,7 @@ def wait_for(work: Work) -> Generator[Any, None, Any]:
         if not future.done():
             future.set_result(None)
 
-    def done(_: Work) -> None:
+    def done(_: Work[Any]) -> None:
         try:
             loop.call_soon_threadsafe(wake)
         except RuntimeError:  # the loop was closed meanwhile: nobody waits any more

@@ -56,6 +56,7 @@ int py_work_add(struct py_state *state);
 int py_batch_add(struct py_state *state);
 int py_store_add(struct py_state *state);
 int py_nccl_add(struct py_state *state);
+int py_tools_add(struct py_state *state);
 
 /* Have `list` as methods of the type, which other files define. */
 int py_add_methods(PyTypeObject *type, PyMethodDef *list);

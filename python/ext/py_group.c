@@ -7,8 +7,9 @@
 #include <time.h>
 
 enum {
-    /* A group that was forgotten, not closed: how long what is under way may go on before it is aborted. */
-    GRACE_MS = 1000,
+    /* A group that was forgotten, not closed, as by a program that dies of an exception: how long what is under way may
+     * go on before it is aborted. For ever would leave the others waiting for a rank that does nothing any more. */
+    GRACE_MS = 5000,
     /* And how long its users on other threads have to leave, before it is left to the end of the process. */
     PATIENCE_MS = 2000,
 };
@@ -142,11 +143,12 @@ static void end_forgotten(struct py_group *self)
 
     self->closing = true;
     self->nusing++;
-    py_leave_quietly();
-    rc = choir_group_wait_pending(self->group, GRACE_MS);
+    py_leave();
+    rc = choir_group_wait_pending(self->group, self->nusing > 1 ? 1 : GRACE_MS);
     if (rc != CHOIR_OK && rc != CHOIR_ERR_FORKED)
         choir_group_abort(self->group);
-    (void)py_return();
+    if (py_return())
+        PyErr_WriteUnraisable(NULL); /* there is nobody to raise it to */
     if (rc == CHOIR_ERR_FORKED) {
         self->group = NULL;
         unlink_group(self);

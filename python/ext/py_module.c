@@ -66,7 +66,8 @@ static int start(PyObject *module)
 
     state->module = module;
     if (py_error_add(state) < 0 || py_group_add(state) < 0 || py_work_add(state) < 0 ||
-        py_batch_add(state) < 0 || py_store_add(state) < 0 || py_nccl_add(state) < 0)
+        py_batch_add(state) < 0 || py_store_add(state) < 0 || py_tools_add(state) < 0 ||
+        py_nccl_add(state) < 0)
         return -1;
     return watch_end(module);
 }

@@ -379,6 +379,8 @@ static PyMethodDef methods[] = {
       "add_done_callback(function)\n\n"
       "Have function(work) called once, when it is done: on a thread of the library's; at once if\n"
       "it is done already." },
+    { "__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS,
+      "Work[T], for annotations: a work that gives a T." },
     { NULL, NULL, 0, NULL },
 };
 

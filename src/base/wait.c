@@ -326,9 +326,9 @@ void ch_waiter_stand(struct ch_waiter *waiter, int seat)
 }
 
 /* Sleep until a ring, news in the set, `fd` (-1 for none), the time or a signal. CHOIR_IN_PROGRESS:
- * slept, look again; *news_out is false if it was the time or a signal. What woke a seat is taken from it, or it would wake the next sleep too. */
+ * slept, look again; *signal_out: a signal ended it. What woke a seat is taken from it, or it would wake the next sleep too. */
 static choir_status sleep_on(const struct ch_wait *wait, int seat, int fd, short events,
-                             int64_t at_most_ns, bool *news_out)
+                             int64_t at_most_ns, bool *signal_out)
 {
     struct epoll_event news[2]; /* bell and set */
     int n;
@@ -345,15 +345,14 @@ static choir_status sleep_on(const struct ch_wait *wait, int seat, int fd, short
     }
     if (n < 0 && errno != EINTR)
         return ch_fail_errno("waiting for %s: sleep", wait->what);
-    *news_out = n > 0;
+    *signal_out = n < 0;
     return CHOIR_IN_PROGRESS;
 }
 
-static choir_status sleep_once(const struct ch_wait *wait)
+static choir_status sleep_once(const struct ch_wait *wait, bool *signal_out)
 {
     int64_t left = ch_deadline_left_ns(wait->until);
     short events = 0;
-    bool news = true;
     choir_status rc;
     int seat, fd;
 
@@ -366,21 +365,28 @@ static choir_status sleep_once(const struct ch_wait *wait)
     rc = how_it_stands(wait); /* the look that Dekker's order is about */
     fd = rc == CHOIR_IN_PROGRESS && wait->also != NULL ? wait->also(wait->arg, &events) : -1;
     if (rc == CHOIR_IN_PROGRESS)
-        rc = sleep_on(wait, seat, fd, events, left, &news);
+        rc = sleep_on(wait, seat, fd, events, left, signal_out);
     announce_awake(wait->waiter, seat);
-    return rc == CHOIR_IN_PROGRESS && !news ? ask_thread(wait) : rc;
+    return rc;
 }
 
 static choir_status sleep_until_ready(const struct ch_wait *wait)
 {
     choir_status rc = CHOIR_IN_PROGRESS;
+    uint64_t asked = ch_now();
+    bool signal = false;
 
     while (rc == CHOIR_IN_PROGRESS) {
         rc = how_it_stands(wait);
         if (rc == CHOIR_IN_PROGRESS && ch_deadline_passed(wait->until))
             rc = CHOIR_ERR_TIMEOUT;
         if (rc == CHOIR_IN_PROGRESS)
-            rc = sleep_once(wait);
+            rc = sleep_once(wait, &signal);
+        /* By the clock: it may be rung more often than that. */
+        if (rc == CHOIR_IN_PROGRESS && (signal || ch_now() - asked >= CH_INTERRUPT_NS)) {
+            rc = ask_thread(wait);
+            asked = ch_now();
+        }
     }
     return rc;
 }

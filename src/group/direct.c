@@ -61,6 +61,8 @@ static CH_NOINLINE choir_status wait_for_it(struct direct_run *d)
     } while (rc == CHOIR_OK && d->rc == CHOIR_IN_PROGRESS);
     if (rc == CHOIR_OK)
         return d->rc;
+    if (rc == CHOIR_ERR_INTERRUPTED)
+        return ch_queue_interrupted(d->group, d->op, d->name);
     return rc == CHOIR_ERR_TIMEOUT ? expire(d) : rc;
 }
 

@@ -771,3 +771,38 @@ CHOIR_TEST_TIMED(messages_of_many_threads_beside_collectives, 90)
 {
     CHOIR_CHECK_OK(choir_run_threads(RANKS, crowd, NULL));
 }
+
+/* --- interrupts ------------------------------------------------------------------------------------------ */
+
+static bool always(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+/* Rank 0 is interrupted where it waits for rank 1, which then finds the group failed, by rank 0. */
+static choir_status first_is_interrupted(choir_group *group, void *arg)
+{
+    const choir_error *error = choir_last_error_record();
+    float x = 1;
+
+    (void)arg;
+    if (choir_group_rank(group) == 0) {
+        choir_set_interrupt_check(always, NULL);
+        CHOIR_CHECK_STATUS(choir_allreduce(group, f32(&x, 1), NULL, NULL), CHOIR_ERR_INTERRUPTED);
+        choir_set_interrupt_check(NULL, NULL);
+    } else {
+        while (choir_group_error(group, NULL) == CHOIR_OK)
+            sched_yield();
+        CHOIR_CHECK_STATUS(choir_allreduce(group, f32(&x, 1), NULL, NULL), CHOIR_ERR_INTERRUPTED);
+    }
+    CHOIR_CHECK_EQ(error->culprit, 0);
+    CHOIR_CHECK_STR(error->operation, "allreduce");
+    CHOIR_CHECK_HAS(error->text, "was interrupted on rank 0");
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(an_interrupted_call_fails_the_group_for_all)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, first_is_interrupted, NULL));
+}

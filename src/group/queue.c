@@ -88,6 +88,14 @@ choir_status ch_queue_timed_out(const choir_group *group, const struct ch_op *op
                    began ? "" : ", waiting behind others of this rank");
 }
 
+choir_status ch_queue_interrupted(const choir_group *group, const struct ch_op *op,
+                                  const char *name)
+{
+    return ch_fail_rank(CHOIR_ERR_INTERRUPTED, group->rank, choir_optype_name(op->type),
+                        "%s %llu of group %s was interrupted on rank %d", name,
+                        (unsigned long long)op->seq, group->name, group->rank);
+}
+
 static choir_status timed_out(const struct ch_call *call)
 {
     return ch_queue_timed_out(call->group, &call->op, call->name, call->issued, call->began != 0);
@@ -457,6 +465,8 @@ static choir_status run_here(struct ch_call *call)
     } while (rc == CHOIR_OK && a.rc == CHOIR_IN_PROGRESS);
     if (rc == CHOIR_OK)
         return a.rc;
+    if (rc == CHOIR_ERR_INTERRUPTED)
+        return ch_queue_interrupted(call->group, &call->op, call->name);
     return rc == CHOIR_ERR_TIMEOUT ? expire(call) : rc;
 }
 
@@ -475,6 +485,8 @@ static void run_in_turn(struct ch_call *call)
         return;
     if (rc == CHOIR_ERR_TIMEOUT)
         timed_out(call);
+    else if (rc == CHOIR_ERR_INTERRUPTED)
+        ch_queue_interrupted(call->group, &call->op, call->name);
     ch_error_save(&why);
     ch_queue_give_up(call, &why);
     /* What runs fails now that the group has: this is not long. */

@@ -30,6 +30,10 @@ void ch_queue_leave(choir_group *group);
 /* For who runs an operation: words for one that took too long, and the operation's name in a record without. */
 choir_status ch_queue_timed_out(const choir_group *group, const struct ch_op *op, const char *name,
                                 uint64_t issued, bool began);
+
+/* The same for an interrupt of this rank's own (choir/interrupt.h): the others are told whose it was. */
+choir_status ch_queue_interrupted(const choir_group *group, const struct ch_op *op,
+                                  const char *name);
 void ch_queue_name_operation(choir_error *error, choir_optype type);
 
 /* End a call that waits in the queue or is under way with `why`; returns at once, the end may come later. */

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""python_objects_test.py - objects between ranks: JSON-like ones always, pickled ones only if both sides ask; local calls."""
+# timeout: 60
+import json
+
+import python_tests
+from python_tests import check, raises
+
+python_tests.need_choir()
+
+import numpy as np  # noqa: E402 # pylint: disable=wrong-import-position
+
+import choir  # noqa: E402 # pylint: disable=wrong-import-position
+
+VALUES = [None, True, 3, -2.5, "text", "schön", [1, [2]], {"a": {"b": []}}, "", list(range(1000)), 10**30]
+
+
+def every_kind(group):
+    n, r = group.size, group.rank
+    for value in VALUES:
+        check(group.all_gather_object([r, value]), [[i, value] for i in range(n)])
+        check(group.broadcast_object(value if r == n - 1 else None, n - 1), value)
+    check(group.gather_object({"rank": r}), [{"rank": i} for i in range(n)] if r == 0 else None)
+    check(group.scatter_object([i * "x" for i in range(n)] if r == 0 else None), r * "x")
+    if r == 0 and n > 1:
+        group.send_object(["to", 1], 1, tag=3)
+    elif r == 1:
+        check(group.recv_object(0, tag=3), ["to", 1])
+    raises(TypeError, group.all_gather_object, {1, 2}, has="pickle=True")
+    check(group.all_gather_object({1, r}, pickle=True), [{1, i} for i in range(n)])
+    if r == 0:
+        raises(ValueError, group.scatter_object, [], has="one for each")
+
+
+def not_unasked(group):
+    """A receiver that did not ask for it does not unpickle."""
+    if group.rank == 0:
+        check(group.broadcast_object({1}, pickle=True), {1})
+    else:
+        raises(ValueError, group.broadcast_object, has="pickle=True was not given")
+
+
+def local():
+    out = np.zeros(3, "f4")
+    check(choir.reduce_local(out, [np.ones(3, "f4"), np.full(3, 4, "f4")]) is out, True)
+    check(out.tolist(), [5, 5, 5])
+    check(choir.reduce_local(out, [np.ones(3, "f4")] * 2, "avg", divisor=4).tolist(), [0.5] * 3)
+    check(choir.reduce_local(out, [np.ones(3, "f4")] * 2, "premul-sum", factors=[2, 3]).tolist(), [5] * 3)
+    raises(ValueError, choir.reduce_local, out, [np.ones(4, "f4")], has="number 0")
+    raises(choir.InvalidError, choir.reduce_local, out, [])
+    raises(choir.ElementTypeError, choir.reduce_local, np.zeros(1, "?"), [np.zeros(1, "?")], "avg")
+    choir.trace_reset()
+    with choir.init() as group:
+        group.all_reduce(out)
+        check("all_reduce" in choir.trace_dump().decode(), True, choir.trace_dump())
+    json.loads(choir.trace_dump())
+    check(choir.trace_dump("pickle")[:1], b"\x80")
+    raises(ValueError, choir.trace_dump, "xml")
+    check("CHOIR_LOG" in [p["name"] for p in choir.params()], True)
+
+
+if __name__ == "__main__":
+    python_tests.main({every_kind: (1, 3), not_unasked: 2, local: 0})
