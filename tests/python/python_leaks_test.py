@@ -34,7 +34,7 @@ def kinds(group, a, locked, store):
     """(share of the calls, one of them)"""
     lists = [a[:1]] * group.size
     yield 1.0, lambda: group.all_reduce(a)
-    yield 0.2, lambda: group.all_reduce(a, "max", timeout=5, dtype="f8")
+    yield 0.2, lambda: group.all_reduce(a, "max", timeout=5, dtype="f64")
     yield 0.2, lambda: group.all_reduce(a, input=locked)
     yield 0.2, lambda: group.all_reduce(a, async_op=True).wait()
     yield 0.1, lambda: group.all_reduce(a, async_op=True)
