@@ -19,7 +19,12 @@ import typing
 import warnings
 from collections.abc import Container, Iterable, Sequence
 
-from choir import _choir
+from choir import _choir, _nccl
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from choir._nccl import Tensor, Timeout
 
 __all__ = ["all_gather", "all_reduce", "broadcast", "reduce", "reduce_scatter"]
 
@@ -197,10 +202,10 @@ def version(*, compiled: bool = False, library: str = "choir") -> tuple[int | st
     `compiled`: of the one this module was compiled against. `library="nccl"`: of NCCL itself, where it is installed.
     """
     if _is_nccl(library):
-        code = _choir._nccl_library()[1]
+        code = _nccl._nccl_library()[1]
         unit = 10000 if code >= 10000 else 1000  # NCCL counted otherwise up to 2.8
         return code // unit, code % unit // 100, code % 100
-    code = _choir._nccl_version(compiled)
+    code = _nccl._nccl_version(compiled)
     suffix = version_suffix().decode()
     numbers = (code >> 32, code >> 16 & 0xffff, code & 0xffff)
     return (*numbers, suffix) if suffix else numbers
@@ -208,13 +213,13 @@ def version(*, compiled: bool = False, library: str = "choir") -> tuple[int | st
 
 def version_suffix() -> bytes:
     """What follows the numbers of the version: b"" or b"rc1"."""
-    return _choir._nccl_version_suffix()
+    return _nccl._nccl_version_suffix()
 
 
 def library_path() -> str | None:
     """Where NCCL itself is, if it is installed (or CHOIR_LIBNCCL names it)."""
     try:
-        return _choir._nccl_library()[0]
+        return _nccl._nccl_library()[0]
     except NotImplementedError:
         return None
 
@@ -224,7 +229,7 @@ def unique_id(*, library: str = "choir") -> bytes:
 
     They meet in this process, which must live until they have. `library="nccl"`: an id of NCCL's own, for NCCL.
     """
-    return _choir._nccl_unique_id(_is_nccl(library))
+    return _nccl._nccl_unique_id(_is_nccl(library))
 
 
 def _is_nccl(library: str) -> bool:
@@ -235,12 +240,12 @@ def _is_nccl(library: str) -> bool:
 
 # --- communicators ---------------------------------------------------------------------------------
 
-def init_rank(num_ranks: int, uid: bytes, rank: int, *, timeout: float | None = None) -> typing.Any:
+def init_rank(num_ranks: int, uid: bytes, rank: int, *, timeout: Timeout = None) -> typing.Any:
     """Become a rank of the communicator whose id this is; returns, when all ranks have come, a capsule.
 
     Who drops the capsule leaves the communicator. `timeout` is in seconds: None for five minutes, inf for none.
     """
-    return _choir._nccl_init_rank(num_ranks, uid, rank, timeout)
+    return _nccl._nccl_init_rank(num_ranks, uid, rank, timeout)
 
 
 class Communicator:
@@ -250,13 +255,13 @@ class Communicator:
             nccl.all_reduce([a], comms=comm)
     """
 
-    def __init__(self, num_ranks: int, uid: bytes, rank: int, *, timeout: float | None = None):
+    def __init__(self, num_ranks: int, uid: bytes, rank: int, *, timeout: Timeout = None):
         self.capsule = init_rank(num_ranks, uid, rank, timeout=timeout)
 
     @classmethod
     def of(cls, capsule: typing.Any) -> Communicator:
         """The same for a capsule of init_rank()."""
-        _choir._nccl_comm_info(capsule)
+        _nccl._nccl_comm_info(capsule)
         made = cls.__new__(cls)
         made.capsule = capsule
         return made
@@ -264,43 +269,43 @@ class Communicator:
     @property
     def rank(self) -> int:
         """Which rank this is."""
-        return _choir._nccl_comm_info(self.capsule)[0]
+        return _nccl._nccl_comm_info(self.capsule)[0]
 
     @property
     def size(self) -> int:
         """How many ranks there are."""
-        return _choir._nccl_comm_info(self.capsule)[1]
+        return _nccl._nccl_comm_info(self.capsule)[1]
 
-    def finalize(self, timeout: float | None = None) -> None:
+    def finalize(self, timeout: Timeout = None) -> None:
         """Wait until nothing is under way, and take no more calls."""
-        _choir._nccl_comm_finalize(self.capsule, timeout)
+        _nccl._nccl_comm_finalize(self.capsule, timeout)
 
     def abort(self) -> None:
         """End what is under way on all ranks, and all that may come, with an error. From any thread."""
-        _choir._nccl_comm_abort(self.capsule)
+        _nccl._nccl_comm_abort(self.capsule)
 
     def destroy(self) -> None:
         """Leave, as soon as no call is under way. Again: nothing."""
-        _choir._nccl_comm_close(self.capsule)
+        _nccl._nccl_comm_close(self.capsule)
 
     def error(self) -> _choir.Error | None:
         """What the communicator has failed with, None if it has not."""
-        return _choir._nccl_comm_error(self.capsule)
+        return _nccl._nccl_comm_error(self.capsule)
 
-    def premul_sum(self, factor: typing.Any, *, lent: bool = False) -> int:
+    def premul_sum(self, factor: Tensor, *, lent: bool = False) -> int:
         """An `op` for calls with this communicator: the sum of this rank's elements times `factor`.
 
         `factor` is a tensor of one element, of the type of the elements. `lent`: it is read in each call, so keep it;
         otherwise now.
         """
-        op = _choir._nccl_premul_sum(self.capsule, factor, lent)
+        op = _nccl._nccl_premul_sum(self.capsule, factor, lent)
         if lent:
             self.__dict__.setdefault("_lent", {})[op] = factor
         return op
 
     def redop_destroy(self, op: int) -> None:
         """Forget what premul_sum() gave."""
-        _choir._nccl_redop_destroy(self.capsule, op)
+        _nccl._nccl_redop_destroy(self.capsule, op)
         self.__dict__.get("_lent", {}).pop(op, None)
 
     def __enter__(self) -> Communicator:
@@ -332,24 +337,24 @@ def _has_buffer(thing: typing.Any) -> bool:
     return True
 
 
-def is_available(tensors: Iterable[typing.Any]) -> bool:
+def is_available(tensors: Iterable[object]) -> bool:
     """Whether all of them are contiguous host memory of a known type, so that the calls here take them."""
-    return all(_choir._nccl_is_usable(t) for t in tensors)
+    return all(_nccl._nccl_is_usable(t) for t in tensors)
 
 
-def all_reduce(inputs: typing.Any, outputs: typing.Any = None, op: int = SUM, streams: Sequence[typing.Any] | None = None,
-               comms: typing.Any = None, *, timeout: float | None = None) -> None:
+def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = None, op: int = SUM,
+               streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *, timeout: Timeout = None) -> None:
     """outputs[i] becomes the reduction of all ranks' inputs; without outputs it is in place."""
     _check(inputs, "inputs")
     if outputs is None:
         outputs = inputs
     _check(outputs, "outputs")
-    _choir._nccl_all_reduce(inputs, outputs, op, streams, comms, timeout)
+    _nccl._nccl_all_reduce(inputs, outputs, op, streams, comms, timeout)
 
 
-def reduce(inputs: typing.Any, output: typing.Any = None, root: int = 0, op: int = SUM,
-           streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *, outputs: typing.Any = None,
-           timeout: float | None = None) -> None:
+def reduce(inputs: Collection[Tensor], output: typing.Any = None, root: int = 0, op: int = SUM,
+           streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *, outputs: Sequence[Tensor] | None = None,
+           timeout: Timeout = None) -> None:
     """`output` of the root, a rank, becomes the reduction of all ranks' inputs; without it, the root's input does."""
     _check(inputs, "inputs")
     if outputs is not None:
@@ -361,28 +366,28 @@ def reduce(inputs: typing.Any, output: typing.Any = None, root: int = 0, op: int
         warnings.warn("reduce: a sequence as output is deprecated, output takes the tensor itself", FutureWarning,
                       stacklevel=2)
         output = output[root]
-    _choir._nccl_reduce(inputs, output, root, op, streams, comms, timeout)
+    _nccl._nccl_reduce(inputs, output, root, op, streams, comms, timeout)
 
 
-def broadcast(inputs: typing.Any, root: int = 0, streams: Sequence[typing.Any] | None = None,
-              comms: typing.Any = None, *, timeout: float | None = None) -> None:
+def broadcast(inputs: Collection[Tensor], root: int = 0, streams: Sequence[typing.Any] | None = None,
+              comms: typing.Any = None, *, timeout: Timeout = None) -> None:
     """All inputs become that of the root, a rank."""
     _check(inputs, "inputs")
-    _choir._nccl_broadcast(inputs, root, streams, comms, timeout)
+    _nccl._nccl_broadcast(inputs, root, streams, comms, timeout)
 
 
-def all_gather(inputs: typing.Any, outputs: typing.Any, streams: Sequence[typing.Any] | None = None,
-               comms: typing.Any = None, *, timeout: float | None = None) -> None:
+def all_gather(inputs: Collection[Tensor], outputs: Collection[Tensor], streams: Sequence[typing.Any] | None = None,
+               comms: typing.Any = None, *, timeout: Timeout = None) -> None:
     """outputs[i], as many times as long as there are ranks, becomes all inputs in the order of ranks."""
     _check(inputs, "inputs")
     _check(outputs, "outputs")
-    _choir._nccl_all_gather(inputs, outputs, streams, comms, timeout)
+    _nccl._nccl_all_gather(inputs, outputs, streams, comms, timeout)
 
 
-def reduce_scatter(inputs: typing.Any, outputs: typing.Any, op: int = SUM,
+def reduce_scatter(inputs: Collection[Tensor], outputs: Collection[Tensor], op: int = SUM,
                    streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *,
-                   timeout: float | None = None) -> None:
+                   timeout: Timeout = None) -> None:
     """outputs[i] becomes its rank's share of the reduction, one of as many as there are ranks."""
     _check(inputs, "inputs")
     _check(outputs, "outputs")
-    _choir._nccl_reduce_scatter(inputs, outputs, op, streams, comms, timeout)
+    _nccl._nccl_reduce_scatter(inputs, outputs, op, streams, comms, timeout)
