@@ -19,12 +19,12 @@ import typing
 import warnings
 from collections.abc import Container, Iterable, Sequence
 
-from choir import _choir, _nccl
+from choir import _choir
 
 if typing.TYPE_CHECKING:
     from collections.abc import Collection
 
-    from choir._nccl import Tensor, Timeout
+    from choir._choir import Tensor, Timeout
 
 __all__ = ["all_gather", "all_reduce", "broadcast", "reduce", "reduce_scatter"]
 
@@ -202,10 +202,10 @@ def version(*, compiled: bool = False, library: str = "choir") -> tuple[int | st
     `compiled`: of the one this module was compiled against. `library="nccl"`: of NCCL itself, where it is installed.
     """
     if _is_nccl(library):
-        code = _nccl._nccl_library()[1]
+        code = _choir._nccl_library()[1]
         unit = 10000 if code >= 10000 else 1000  # NCCL counted otherwise up to 2.8
         return code // unit, code % unit // 100, code % 100
-    code = _nccl._nccl_version(compiled)
+    code = _choir._nccl_version(compiled)
     suffix = version_suffix().decode()
     numbers = (code >> 32, code >> 16 & 0xffff, code & 0xffff)
     return (*numbers, suffix) if suffix else numbers
@@ -213,13 +213,13 @@ def version(*, compiled: bool = False, library: str = "choir") -> tuple[int | st
 
 def version_suffix() -> bytes:
     """What follows the numbers of the version: b"" or b"rc1"."""
-    return _nccl._nccl_version_suffix()
+    return _choir._nccl_version_suffix()
 
 
 def library_path() -> str | None:
     """Where NCCL itself is, if it is installed (or CHOIR_LIBNCCL names it)."""
     try:
-        return _nccl._nccl_library()[0]
+        return _choir._nccl_library()[0]
     except NotImplementedError:
         return None
 
@@ -229,7 +229,7 @@ def unique_id(*, library: str = "choir") -> bytes:
 
     They meet in this process, which must live until they have. `library="nccl"`: an id of NCCL's own, for NCCL.
     """
-    return _nccl._nccl_unique_id(_is_nccl(library))
+    return _choir._nccl_unique_id(_is_nccl(library))
 
 
 def _is_nccl(library: str) -> bool:
@@ -245,7 +245,7 @@ def init_rank(num_ranks: int, uid: bytes, rank: int, *, timeout: Timeout = None)
 
     Who drops the capsule leaves the communicator. `timeout` is in seconds: None for five minutes, inf for none.
     """
-    return _nccl._nccl_init_rank(num_ranks, uid, rank, timeout)
+    return _choir._nccl_init_rank(num_ranks, uid, rank, timeout)
 
 
 class Communicator:
@@ -261,7 +261,7 @@ class Communicator:
     @classmethod
     def of(cls, capsule: typing.Any) -> Communicator:
         """The same for a capsule of init_rank()."""
-        _nccl._nccl_comm_info(capsule)
+        _choir._nccl_comm_info(capsule)
         made = cls.__new__(cls)
         made.capsule = capsule
         return made
@@ -269,28 +269,28 @@ class Communicator:
     @property
     def rank(self) -> int:
         """Which rank this is."""
-        return _nccl._nccl_comm_info(self.capsule)[0]
+        return _choir._nccl_comm_info(self.capsule)[0]
 
     @property
     def size(self) -> int:
         """How many ranks there are."""
-        return _nccl._nccl_comm_info(self.capsule)[1]
+        return _choir._nccl_comm_info(self.capsule)[1]
 
     def finalize(self, timeout: Timeout = None) -> None:
         """Wait until nothing is under way, and take no more calls."""
-        _nccl._nccl_comm_finalize(self.capsule, timeout)
+        _choir._nccl_comm_finalize(self.capsule, timeout)
 
     def abort(self) -> None:
         """End what is under way on all ranks, and all that may come, with an error. From any thread."""
-        _nccl._nccl_comm_abort(self.capsule)
+        _choir._nccl_comm_abort(self.capsule)
 
     def destroy(self) -> None:
         """Leave, as soon as no call is under way. Again: nothing."""
-        _nccl._nccl_comm_close(self.capsule)
+        _choir._nccl_comm_close(self.capsule)
 
     def error(self) -> _choir.Error | None:
         """What the communicator has failed with, None if it has not."""
-        return _nccl._nccl_comm_error(self.capsule)
+        return _choir._nccl_comm_error(self.capsule)
 
     def premul_sum(self, factor: Tensor, *, lent: bool = False) -> int:
         """An `op` for calls with this communicator: the sum of this rank's elements times `factor`.
@@ -298,14 +298,14 @@ class Communicator:
         `factor` is a tensor of one element, of the type of the elements. `lent`: it is read in each call, so keep it;
         otherwise now.
         """
-        op = _nccl._nccl_premul_sum(self.capsule, factor, lent)
+        op = _choir._nccl_premul_sum(self.capsule, factor, lent)
         if lent:
             self.__dict__.setdefault("_lent", {})[op] = factor
         return op
 
     def redop_destroy(self, op: int) -> None:
         """Forget what premul_sum() gave."""
-        _nccl._nccl_redop_destroy(self.capsule, op)
+        _choir._nccl_redop_destroy(self.capsule, op)
         self.__dict__.get("_lent", {}).pop(op, None)
 
     def __enter__(self) -> Communicator:
@@ -339,7 +339,7 @@ def _has_buffer(thing: typing.Any) -> bool:
 
 def is_available(tensors: Iterable[object]) -> bool:
     """Whether all of them are contiguous host memory of a known type, so that the calls here take them."""
-    return all(_nccl._nccl_is_usable(t) for t in tensors)
+    return all(_choir._nccl_is_usable(t) for t in tensors)
 
 
 def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = None, op: int = SUM,
@@ -349,7 +349,7 @@ def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = 
     if outputs is None:
         outputs = inputs
     _check(outputs, "outputs")
-    _nccl._nccl_all_reduce(inputs, outputs, op, streams, comms, timeout)
+    _choir._nccl_all_reduce(inputs, outputs, op, streams, comms, timeout)
 
 
 def reduce(inputs: Collection[Tensor], output: typing.Any = None, root: int = 0, op: int = SUM,
@@ -366,14 +366,14 @@ def reduce(inputs: Collection[Tensor], output: typing.Any = None, root: int = 0,
         warnings.warn("reduce: a sequence as output is deprecated, output takes the tensor itself", FutureWarning,
                       stacklevel=2)
         output = output[root]
-    _nccl._nccl_reduce(inputs, output, root, op, streams, comms, timeout)
+    _choir._nccl_reduce(inputs, output, root, op, streams, comms, timeout)
 
 
 def broadcast(inputs: Collection[Tensor], root: int = 0, streams: Sequence[typing.Any] | None = None,
               comms: typing.Any = None, *, timeout: Timeout = None) -> None:
     """All inputs become that of the root, a rank."""
     _check(inputs, "inputs")
-    _nccl._nccl_broadcast(inputs, root, streams, comms, timeout)
+    _choir._nccl_broadcast(inputs, root, streams, comms, timeout)
 
 
 def all_gather(inputs: Collection[Tensor], outputs: Collection[Tensor], streams: Sequence[typing.Any] | None = None,
@@ -381,7 +381,7 @@ def all_gather(inputs: Collection[Tensor], outputs: Collection[Tensor], streams:
     """outputs[i], as many times as long as there are ranks, becomes all inputs in the order of ranks."""
     _check(inputs, "inputs")
     _check(outputs, "outputs")
-    _nccl._nccl_all_gather(inputs, outputs, streams, comms, timeout)
+    _choir._nccl_all_gather(inputs, outputs, streams, comms, timeout)
 
 
 def reduce_scatter(inputs: Collection[Tensor], outputs: Collection[Tensor], op: int = SUM,
@@ -390,4 +390,4 @@ def reduce_scatter(inputs: Collection[Tensor], outputs: Collection[Tensor], op: 
     """outputs[i] becomes its rank's share of the reduction, one of as many as there are ranks."""
     _check(inputs, "inputs")
     _check(outputs, "outputs")
-    _nccl._nccl_reduce_scatter(inputs, outputs, op, streams, comms, timeout)
+    _choir._nccl_reduce_scatter(inputs, outputs, op, streams, comms, timeout)
