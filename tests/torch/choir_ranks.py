@@ -9,6 +9,7 @@ again as so many ranks under `choir run`, and all functions run in one group, on
         choir_ranks.main([sums, ...], sizes=[2, 3, 4])
 """
 import faulthandler
+import functools
 import os
 import pathlib
 import subprocess
@@ -21,6 +22,11 @@ from torch_tests import BUILD, SLOWNESS, check, raises, skip  # noqa: F401
 CHOIR = BUILD / "bin" / "choir"
 PACKAGES = BUILD / "python"
 TEST_SECONDS = 400 * SLOWNESS
+
+
+def usually(usual, long):
+    """What is cheap, or all."""
+    return long if os.environ.get("CHOIR_TEST_LONG") else usual
 
 
 def need_choir_torch():
@@ -54,6 +60,33 @@ def start(size, *argv, seconds=TEST_SECONDS, env=None, **kwargs):
     command = [str(CHOIR), "run", "-n", str(size), sys.executable, *map(str, argv)]
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds,
                           env={**os.environ, **(env or {})}, **kwargs)  # fmt: skip
+
+
+def backend_of(group=None):
+    """What carries a group's operations out; a group in Python does so itself."""
+    import torch
+    import torch.distributed as dist
+
+    group = group or dist.group.WORLD
+    return group if hasattr(group, "_group") else group._get_backend(torch.device("cpu"))
+
+
+def is_python():
+    """Whether the group in Python stands in for the compiled part."""
+    import torch.distributed as dist
+
+    return hasattr(dist.group.WORLD, "_group")
+
+
+def compiled_only(function):
+    """Of what a group in Python cannot do, as torch is."""
+
+    @functools.wraps(function)
+    def unless_python(rank, size):
+        if not is_python():
+            function(rank, size)
+
+    return unless_python
 
 
 def be_rank(functions, backend):

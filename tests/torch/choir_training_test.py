@@ -142,7 +142,7 @@ if __name__ == "__main__":
         be_rank()
     else:
         choir_ranks.build_backend()
-        for ranks in (2, 4):
+        for ranks in choir_ranks.usually([2], [2, 4]):
             done = choir_ranks.start(ranks, os.path.abspath(__file__), env={"CHOIR_TEST_AS_RANK": "1"})
             print(done.stdout)
             if done.returncode != 0:

@@ -17,8 +17,7 @@ import torch.distributed as dist  # noqa: E402
 AMPLE = timedelta(seconds=30 * SLOWNESS)
 
 
-def cpu_backend(group=None):
-    return (group or dist.group.WORLD)._get_backend(torch.device("cpu"))
+cpu_backend = choir_ranks.backend_of
 
 
 def apart(ranks, timeout=AMPLE):
@@ -98,7 +97,7 @@ def several_messages_at_once(rank, size):
     outs, ins = [torch.full((50,), float(rank * 10 + i)) for i in range(3)], [torch.zeros(50) for _ in range(3)]
     ops = [dist.P2POp(dist.irecv, t, left) for t in ins] + [dist.P2POp(dist.isend, t, right) for t in outs]
     works = dist.batch_isend_irecv(ops)
-    check(len(works), 1, "works of a batch")
+    check(len(works), 6 if choir_ranks.is_python() else 1, "works of a batch")
     for work in works:
         work.wait()
     for i in range(3):
@@ -212,6 +211,7 @@ def sequence_numbers(rank, size):
     check(backend._get_sequence_number_for_group(), before + 2, "sequence number")
 
 
+@choir_ranks.compiled_only
 def names_and_options(rank, size):
     check(cpu_backend().name(), "choir", "name")
     check(dist.get_backend(), "choir", "torch's name")
@@ -224,8 +224,9 @@ def monitored_barrier(rank, size):
     cpu_backend().monitored_barrier(timeout=AMPLE)
 
 
+@choir_ranks.compiled_only
 def profiler_sees_operations(rank, size):
-    if size > 2:
+    if size > 3:
         return  # it takes seconds to start
     with torch.autograd.profiler.profile() as profile:
         dist.all_reduce(torch.ones(3))
@@ -236,6 +237,7 @@ def profiler_sees_operations(rank, size):
     check(names.count("choir:broadcast"), 1, "broadcast events")
 
 
+@choir_ranks.compiled_only
 def flight_record(rank, size):
     import json
     import pickle
@@ -270,9 +272,11 @@ def functional_collectives(rank, size):
 # --- what goes wrong ---------------------------------------------------------------------------------
 
 def bad_arguments_change_nothing(rank, size):
+    beyond = dist.BroadcastOptions()
+    beyond.rootRank = size
     rows = [
         (lambda: dist.group.WORLD.allreduce([torch.ones(1), torch.ones(1)]), RuntimeError, "single-element"),
-        (lambda: dist.group.WORLD.broadcast(torch.ones(1), size), (RuntimeError, TypeError), ""),
+        (lambda: dist.group.WORLD.broadcast([torch.ones(1)], beyond), RuntimeError, "invalid root rank"),
         (lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), RuntimeError, ""),
         (lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG), RuntimeError, "bool"),
         (lambda: dist.all_reduce(torch.ones(2).to(torch.float8_e5m2fnuz)), RuntimeError, "Invalid scalar type"),
@@ -281,7 +285,7 @@ def bad_arguments_change_nothing(rank, size):
         (lambda: dist.all_to_all_single(torch.ones(size), torch.ones(size), [size], [size]), RuntimeError, "splits"),
         (lambda: dist.all_to_all_single(torch.ones(size), torch.ones(size), [2] * size, [1] * size), RuntimeError, "Split sizes"),
         (lambda: dist.send(torch.ones(1), (rank + 1) % size, tag=-1), RuntimeError, "nonnegative"),
-        (lambda: dist.broadcast(torch.sparse_coo_tensor(torch.zeros(1, 1), torch.ones(1), (2,)), 0), RuntimeError, "Sparse"),
+        (lambda: dist.broadcast(torch.sparse_coo_tensor(torch.zeros(1, 1), torch.ones(1), (2,)), 0), RuntimeError, "parse"),
     ]  # fmt: skip
     for call, kind, text in rows:
         raises(kind, call, has=text)
@@ -372,4 +376,4 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 if __name__ == "__main__":
-    choir_ranks.main(FUNCTIONS, [2, 3, 4])
+    choir_ranks.main(FUNCTIONS, choir_ranks.usually([3], [2, 3, 4]))

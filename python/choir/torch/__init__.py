@@ -13,6 +13,7 @@ than its own.
 from __future__ import annotations
 
 import atexit
+import sys
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from choir.torch import backend_build
 __all__ = ["create", "dump_flight_record", "load", "register"]
 
 _loaded = False
+_python_instead = False
 
 
 def load() -> None:
@@ -34,6 +36,19 @@ def load() -> None:
     # A callback that is still to come when the interpreter has ended would take the process down.
     atexit.register(lambda: torch.ops.choir.end_pending())
     _loaded = True
+
+
+def _can_load() -> bool:
+    """Whether there is a compiled part; says once if not, and why."""
+    global _python_instead
+    if _python_instead:
+        return False
+    try:
+        load()
+    except backend_build.NoCompiler as error:
+        _python_instead = True
+        print(f"choir: {error}; a slower group in Python takes its place", file=sys.stderr, flush=True)
+    return not _python_instead
 
 
 def dump_flight_record(path: str, *, json: bool = False) -> None:
@@ -55,8 +70,12 @@ def _way_to_others(store: Any) -> str:
 
 
 def create(opts: Any, pg_options: Any = None) -> Any:
-    """What torch calls for each group, on its members: the c10d Backend."""
-    load()
+    """What torch calls for each group, on its members: the c10d Backend; or, where none can be compiled, a group in
+    Python."""
+    if not _can_load():
+        from choir.torch.python_group import PythonGroup
+
+        return PythonGroup(opts.store, opts.group_rank, opts.group_size, opts.timeout, opts.group_id)
     timeout_ms = max(1, round(opts.timeout.total_seconds() * 1000))
     ranks = list(opts.global_ranks_in_group)
     # The backend gets into Python's hands through a group that is thrown away.

@@ -26,6 +26,10 @@ class BuildError(RuntimeError):
     """The C++ part cannot be compiled here."""
 
 
+class NoCompiler(BuildError):
+    """There is nothing to compile it with."""
+
+
 def _library() -> Path:
     """libchoir, which comes with the package."""
     for name in ("libchoir.so.0", "libchoir.so"):
@@ -45,10 +49,10 @@ def _compiler() -> str:
         found = shutil.which(name)
         if found:
             return found
-    raise BuildError(
+    raise NoCompiler(
         "choir.torch: no C++ compiler was found (tried "
         + (f"CXX={wanted[0]}" if wanted else "c++, g++, clang++")
-        + "); its PyTorch part is compiled at first use and needs one that knows C++20"
+        + "), and the part for PyTorch is to be compiled"
     )
 
 

@@ -1070,8 +1070,10 @@ class ChoirBackend : public c10d::Backend {
     void startCoalescing() override
     {
         check(choir_batch_begin(group_), "startCoalescing", 0);
+        TORCH_CHECK(batch_thread_.load(std::memory_order_acquire) == std::thread::id(),
+                    "choir::startCoalescing: another thread is coalescing on this group");
         batch_.emplace();
-        batch_thread_ = std::this_thread::get_id();
+        batch_thread_.store(std::this_thread::get_id(), std::memory_order_relaxed);
     }
 
     WorkPtr endCoalescing() override
@@ -1081,6 +1083,8 @@ class ChoirBackend : public c10d::Backend {
         choir_work *work = nullptr;
 
         batch_.reset();
+        /* Release, pairs with the acquire in startCoalescing(): the next thread finds no batch. */
+        batch_thread_.store(std::thread::id(), std::memory_order_release);
         check(choir_batch_end(group_, &work), "endCoalescing", 0);
         return wrap(OpType::COALESCED, "choir:coalesced", work, 0, std::move(batch.kept),
                     std::move(batch.outputs));
@@ -1281,7 +1285,8 @@ class ChoirBackend : public c10d::Backend {
 
     bool in_batch() const
     {
-        return batch_.has_value() && batch_thread_ == std::this_thread::get_id();
+        /* Relaxed: only a thread itself stores its own id. */
+        return batch_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
     }
 
     int64_t limit_of(int64_t timeout_ms) const
@@ -1402,8 +1407,8 @@ class ChoirBackend : public c10d::Backend {
     const std::string url_;
     std::shared_ptr<const Place> place_;
     choir_group *group_ = nullptr;
-    std::optional<Batch> batch_; /* of batch_thread_ */
-    std::thread::id batch_thread_;
+    std::optional<Batch> batch_;                /* of batch_thread_, and touched by no other */
+    std::atomic<std::thread::id> batch_thread_; /* who is coalescing; none: nobody is */
 };
 
 /* --- sparse tensors ------------------------------------------------------------------------------------- */
