@@ -258,8 +258,13 @@ static int get_otherwise(struct py_state *state, PyObject *object, unsigned acce
     int rc;
 
     PyErr_Fetch(&kind, &value, &trace);
-    if (type == NULL && !PyErr_GivenExceptionMatches(kind, PyExc_BufferError)) {
-        rc = get_named(object, access, out) == 0 ? 1 : py_dlpack_get(state, object, access, out);
+    /* A buffer error at an output says that it is read-only, which DLPack does not always tell. */
+    if (type == NULL &&
+        ((access & PY_WRITE) == 0 || !PyErr_GivenExceptionMatches(kind, PyExc_BufferError))) {
+        rc = py_dlpack_get(state, object, access, out);
+        PyErr_Clear();
+        if (rc <= 0)
+            rc = get_named(object, access, out) == 0;
         if (rc > 0) {
             Py_XDECREF(kind);
             Py_XDECREF(value);
