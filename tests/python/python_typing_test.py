@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """python_typing_test.py - `mypy --strict` has nothing to say: of the package, of a program, and of what it should refuse."""
 # timeout: 120
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -55,7 +56,11 @@ def mypy(*args):
 
 
 package = SOURCE / "python" / "choir"
-check(mypy(*sorted(package.glob("*.py")), *sorted(package.glob("*.pyi"))).splitlines()[-1][:7], "Success", "the package")
+files = sorted(package.glob("*.py")) + sorted(package.glob("*.pyi"))
+if importlib.util.find_spec("jax") is None:
+    files.remove(package / "jax.py")
+said = mypy(*files)
+check(said.splitlines()[-1][:7], "Success", said)
 pathlib.Path("right.py").write_text(RIGHT)
 check(mypy("right.py").splitlines()[-1][:7], "Success", mypy("right.py"))
 pathlib.Path("wrong.py").write_text("import choir\n" + "\n".join(WRONG) + "\n")
