@@ -112,6 +112,20 @@ for i in range(3):
     run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, env={"OWN_PORT": str(port)})
 
 
+def under_debug_detail():
+    """torch wraps the backend and compares what ranks call, with the sequence numbers it is given."""
+    path = program("dist.init_process_group('choir')\n" + SUM + """
+try:
+    dist.all_reduce(torch.ones(4 + dist.get_rank()))
+except RuntimeError as error:
+    assert "Detected mismatch" in str(error), error
+else:
+    sys.exit("no mismatch was seen")
+dist.destroy_process_group()
+""")
+    run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+
+
 def torch_finds_it_by_itself():
     """As an installed package, and when the package is broken."""
     folder = pathlib.Path("installed").resolve()
@@ -205,7 +219,7 @@ def another_torch_is_noticed():
 if __name__ == "__main__":
     choir_ranks.build_backend()
     for test in (torchrun, choir_run, spawn_and_stores, alone, the_store_may_go,
-                 torch_finds_it_by_itself, a_forgotten_group, one_of_many_compiles, no_compiler_is_said,
-                 another_torch_is_noticed):  # fmt: skip
+                 under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, one_of_many_compiles,
+                 no_compiler_is_said, another_torch_is_noticed):  # fmt: skip
         print(test.__name__, flush=True)
         test()
