@@ -237,7 +237,7 @@ def wait(h):
     try: h.recv(ones(1), 1 - h.rank)
     except choir.Error as e: errors.append(e)
 t = threading.Thread(target=wait, args=(hs[0],)); t.start()
-while not hs[0].p2p_sequence: pass
+while not hs[0].p2p_sequence and not hs[0].error: pass
 hs[0].close(); t.join(20)
 print("CLOSED", len(errors), hs[0].closed)
 g.barrier()
