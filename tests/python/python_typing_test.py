@@ -15,6 +15,7 @@ RIGHT = """
 import array
 import asyncio
 import choir
+from choir import nccl
 
 group = choir.init(timeout=5)
 a = array.array("d", [1.0])
@@ -37,6 +38,11 @@ try:
     asyncio.run(main())
 except choir.Error as e:
     rank: int | None = e.rank
+
+nccl.all_reduce([a, a], op=nccl.MAX)
+with nccl.Communicator(1, nccl.unique_id(), 0, timeout=5) as comm:
+    nccl.broadcast((a,), comms=comm)
+    rank = comm.rank
 """
 
 WRONG = {  # what is refused: why
