@@ -487,16 +487,16 @@ static bool third_time(void *arg)
 
 CHOIR_TEST(turns_are_for_those_who_take_turns)
 {
-    int asked = 0;
+    int times = 0;
 
     CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
-    CHOIR_CHECK(!ch_wait_turns(&waiter, 10, third_time, &asked));
-    CHOIR_CHECK_EQ(asked, 0);
+    CHOIR_CHECK(!ch_wait_turns(&waiter, 10, third_time, &times));
+    CHOIR_CHECK_EQ(times, 0);
     ch_waiter_set_crowd(&waiter, 100000);
-    CHOIR_CHECK(!ch_wait_turns(&waiter, 2, third_time, &asked));
-    CHOIR_CHECK_EQ(asked, 2);
-    CHOIR_CHECK(ch_wait_turns(&waiter, 10, third_time, &asked));
-    CHOIR_CHECK_EQ(asked, 3);
+    CHOIR_CHECK(!ch_wait_turns(&waiter, 2, third_time, &times));
+    CHOIR_CHECK_EQ(times, 2);
+    CHOIR_CHECK(ch_wait_turns(&waiter, 10, third_time, &times));
+    CHOIR_CHECK_EQ(times, 3);
     ch_waiter_fini(&waiter);
 }
 
