@@ -245,9 +245,10 @@ static choir_status follow_message(const struct ch_whereabouts *where, const cha
     struct ch_addr own;
     choir_status rc = read_message(message, url, &token);
 
-    target_of(url, target, sizeof(target));
-    if (rc == CHOIR_OK)
+    if (rc == CHOIR_OK) {
+        target_of(url, target, sizeof(target));
         rc = find_own_address(target, patience, &own);
+    }
     if (rc != CHOIR_OK)
         return rc;
     keep_host(place, &own);
