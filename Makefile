@@ -19,13 +19,13 @@ test: ## install what the tests need (as root) and run them all
 	@scripts/suites test
 
 test-all: ## the same with the long counts, the checks and all sanitizers
-	@scripts/setup
+	@CHOIR_TEST_LONG=1 scripts/setup
 	@scripts/suites all
 
 check: ## layers, API, globals, names, format, man pages
 	@scripts/suites check
 
-sanitize: ## unit tests under the address, undefined and thread sanitizers
+sanitize: ## unit tests under the address, undefined and thread sanitizers, the Python package under the first two
 	@scripts/suites sanitize
 
 ci: ## what every change must pass

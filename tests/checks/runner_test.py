@@ -72,6 +72,13 @@ def check_cases():
             failures.append(f"sleep {marker} is still there")
 
 
+def check_interrupt():
+    """A case can be interrupted, also if the runner is a background job of a shell, which ignores that."""
+    case = script("interrupted", "interrupted_test.sh", "kill -INT $$\n")
+    done = subprocess.run(["sh", "-c", 'trap "" INT; exec "$@"', "sh", SOURCE / "tests/run", case], capture_output=True, text=True)
+    expect("interrupts are not ignored", done, 1, "killed by SIGINT")
+
+
 def check_counting():
     done = run("-j", 4, "--junit", "out.xml", "--results", "out.jsonl", "--suite", "all", "one")
     expect("a folder", done, 1, "all: 4 passed, 6 failed, 2 skipped")
@@ -122,6 +129,7 @@ def check_alone():
 
 
 check_cases()
+check_interrupt()
 check_counting()
 check_units()
 check_alone()

@@ -201,14 +201,22 @@ static void check_nothing_is_kept(const char *when, uint64_t blocks_before, int 
         CHOIR_FAIL("%s: %d descriptors are still open", when, ch_sys_fd_count() - fds_before);
 }
 
+static unsigned number_in_env(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text != NULL && atoi(text) > 0 ? (unsigned)atoi(text) : 1;
+}
+
 void choir_test_all_faults(choir_status (*scenario)(void *arg), void *arg)
 {
     enum { TOO_MANY = 1000000 };
+    unsigned step = number_in_env("CHOIR_TEST_FAULT_STEP");
     uint64_t blocks = live_blocks();
     int fds = ch_sys_fd_count();
     char when[128];
 
-    for (uint64_t k = 1; k < TOO_MANY; k++) {
+    for (uint64_t k = 1; k < TOO_MANY; k += step) {
         choir_status status;
         bool fired;
 
@@ -277,9 +285,7 @@ bool choir_test_long(void)
 
 unsigned choir_test_slowness(void)
 {
-    const char *tool = getenv("CHOIR_TEST_SLOWNESS");
-
-    return tool != NULL && atoi(tool) > 0 ? (unsigned)atoi(tool) : 1;
+    return number_in_env("CHOIR_TEST_SLOWNESS");
 }
 
 bool choir_test_valgrind(void)

@@ -132,6 +132,7 @@ void choir_test_status(const char *file, int line, const char *expr, choir_statu
  * Make every allocation and system call inside `scenario` fail in turn (fault.h). After each the
  * scenario must have returned (with an error, or well, if it knows a way round), and must have given
  * back all memory and descriptors. The error must come with a text.
+ * CHOIR_TEST_FAULT_STEP: only one in so many is made to fail, for suites that go the same way again.
  */
 void choir_test_all_faults(choir_status (*scenario)(void *arg), void *arg);
 
