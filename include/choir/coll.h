@@ -183,6 +183,9 @@ CHOIR_API choir_status choir_recv_any(choir_group *group, choir_buf buf, int tag
 CHOIR_API choir_status choir_batch_begin(choir_group *group);
 CHOIR_API choir_status choir_batch_end(choir_group *group, choir_work **work_out);
 
+/* End it without issuing anything: as if nothing had been called since it began. */
+CHOIR_API choir_status choir_batch_drop(choir_group *group);
+
 #ifdef __cplusplus
 }
 #endif

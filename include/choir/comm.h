@@ -114,16 +114,19 @@ CHOIR_API choir_status choir_comm_redop_destroy(choir_comm *comm, int op);
 
 typedef struct choir_comm_call {
     size_t size; /* sizeof(choir_comm_call) */
-    const choir_buf *ins,
-        *outs;                /* all of one type, without gaps; an input and an output is the same
-                                    * memory (in place) or has nothing in common */
-    size_t nins, nouts;       /* one for each rank that the caller is */
+
+    /* One for each rank that the caller is, all of one type, without gaps. An input and an output are the same memory
+     * (in place), or have nothing in common. */
+    const choir_buf *ins, *outs;
+    size_t nins, nouts;
+
     choir_comm *const *comms; /* those ranks; NULL: the inputs are all there are */
     size_t ncomms;            /* as many as inputs */
-    const void *const *
-        streams; /* NULL, or one for each input: host memory has only the caller's own order, so they are
-                                    * counted and not used */
+
+    /* NULL, or one for each input. Host memory has only the caller's own order: they are counted, and not used. */
+    const void *const *streams;
     size_t nstreams;
+
     int op;             /* CHOIR_COMM_SUM ... */
     int root;           /* of broadcast and reduce: a rank */
     int64_t timeout_ms; /* 0: 30 minutes, negative: none */

@@ -21,6 +21,8 @@ enum { CH_BACKEND_RUN_MAX = 4096, CH_BACKEND_TRANSFER_MAX = 2048 };
 
 enum { CH_PLAIN_MAX = 8 }; /* of one batch */
 
+struct ch_meanwhile; /* transport/p2p.h */
+
 /* A send to a member, or a receive from one, in memory in one piece. */
 struct ch_plain {
     choir_optype type; /* CHOIR_OP_SEND or CHOIR_OP_RECV */
@@ -54,9 +56,15 @@ struct ch_backend_ops {
     void (*end)(void *self, struct ch_op *op, void *run);
 
     /* Carry out those of up to CH_PLAIN_MAX sends and receives that are not done and need not wait, and say how many are; the others
-     * have not begun, and are to be begun in their order. NULL: none.
+     * have not begun, and are to be begun in their order. `meanwhile` may be NULL. A backend without this has none that need
+     * not wait.
      * Threads: any. */
-    size_t (*run_short)(void *self, struct ch_plain *parts, size_t count);
+    size_t (*run_short)(void *self, struct ch_plain *parts, size_t count,
+                        const struct ch_meanwhile *meanwhile);
+
+    /* Whoever is in run_short() has come to its end when this returns. NULL: as that.
+     * Threads: any. */
+    void (*pass_short)(void *self);
 
     /* What the group failed with, here or on another member: CHOIR_OK, or the code, with the record in *out, which may be NULL.
      * NULL: a group of this kind never fails by itself.

@@ -81,7 +81,8 @@ static choir_status begin_transfer(struct ch_channel *channel, const struct ch_o
     return CHOIR_OK;
 }
 
-static size_t run_short(void *self, struct ch_plain *parts, size_t count)
+static size_t run_short(void *self, struct ch_plain *parts, size_t count,
+                        const struct ch_meanwhile *meanwhile)
 {
     struct ch_channel *channel = self;
     uint64_t context = ch_channel_context(channel, true);
@@ -103,7 +104,7 @@ static size_t run_short(void *self, struct ch_plain *parts, size_t count)
         done += s->done;
     }
     done += ch_p2p_short(channel->rank->p2p, shorts, count,
-                         channel->looks > 0 ? LOOKS_SHORT : LOOKS_CROWDED);
+                         channel->looks > 0 ? LOOKS_SHORT : LOOKS_CROWDED, meanwhile);
     if (CH_LIKELY(done == count))
         return count;
     for (size_t i = 0; i < count; i++) {
@@ -111,6 +112,13 @@ static size_t run_short(void *self, struct ch_plain *parts, size_t count)
         parts[i].late = shorts[i].late;
     }
     return done;
+}
+
+static void pass_short(void *self)
+{
+    struct ch_channel *channel = self;
+
+    ch_p2p_pass(channel->rank->p2p);
 }
 
 /* The other side's elements are of another type: p2p knows the words that differ, we what they mean. */
@@ -228,6 +236,7 @@ const struct ch_backend_ops ch_backend_host = {
     .step = step,
     .end = end,
     .run_short = run_short,
+    .pass_short = pass_short,
     .error = error,
     .fail = fail,
     .destroy = destroy,

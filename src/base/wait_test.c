@@ -505,9 +505,9 @@ CHOIR_TEST(spinning_adapts)
     struct ch_wait wait = for_flag(0);
 
     CHOIR_CHECK_OK(ch_waiter_init(&waiter, &word));
-    /* A wait during which this thread was put aside does not get to sleep, and counts for spinning. */
+    /* A wait during which this thread was put aside until its end does not get to sleep, and counts for spinning: each takes longer. */
     for (int i = 0; i < 1000 && atomic_load(&waiter.spin_ns) != waiter.spin_min_ns; i++) {
-        wait.until = ch_deadline_ms(2);
+        wait.until = ch_deadline_ms(2 + i);
         CHOIR_CHECK_STATUS(ch_wait_flag(&wait, &flag, 1), CHOIR_ERR_TIMEOUT);
     }
     CHOIR_CHECK_EQ(atomic_load(&waiter.spin_ns), waiter.spin_min_ns);

@@ -432,6 +432,16 @@ CHOIR_TEST_TIMED(long_results_are_the_same, 120)
         run_job(&team, &job);
         CHOIR_CHECK(!team.mates[0].channel->last_plan->past_caches);
     }
+    CHOIR_ROW("in place, where they were just read");
+    job = (struct job){ .coll = CH_ALLREDUCE,
+                        .op = CHOIR_SUM,
+                        .type = CHOIR_F32,
+                        .repeats = 1,
+                        .seq = job.seq,
+                        .count = ((size_t)2 << 20) + 3,
+                        .in_place = true };
+    run_job(&team, &job);
+    CHOIR_CHECK(!team.mates[0].channel->last_plan->past_caches);
     team_end(&team);
 }
 

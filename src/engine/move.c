@@ -71,6 +71,11 @@ choir_status ch_move_make_room(struct ch_channel *channel, const struct ch_plan 
 
 /* --- copies ---------------------------------------------------------------------------------------- */
 
+static const struct ch_range *ranges_of(const struct ch_run *run, const struct ch_step *step)
+{
+    return &run->plan->sched->ranges[step->first_range];
+}
+
 static bool is_widened(const struct ch_run *run, const struct ch_range *range)
 {
     return range->region == CH_SCRATCH && run->plan->acc != run->op->dtype;
@@ -100,33 +105,45 @@ static void scale(const struct ch_run *run, struct ch_place acc)
     ch_reduce(&r, &dst, 1, &src, 1, acc.count);
 }
 
-static void copy_bytes(const struct ch_run *run, const struct ch_range *dst, char *to,
-                       const char *from, size_t nbytes)
+static void copy_bytes(const struct ch_run *run, const struct ch_range *dst, struct ch_place to,
+                       const char *from)
 {
     enum { SHORT = 4096 };
 
-    if (dst->region == CH_OUT && run->plan->past_caches && nbytes > SHORT)
-        ch_copy_nt(to, from, nbytes);
+    if (dst->region == CH_OUT && run->plan->past_caches && to.nbytes > SHORT)
+        ch_copy_nt(to.at, from, to.nbytes);
     else
-        ch_copy(to, from, nbytes);
+        ch_copy(to.at, from, to.nbytes);
 }
 
-void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const struct ch_range *dst,
-                  const struct ch_range *src)
+/* Perhaps from or to accumulators, or past the caches. */
+static CH_NOINLINE void copy_specially(const struct ch_run *run, const struct ch_range *ranges,
+                                       struct ch_place to, struct ch_place from)
 {
-    struct ch_place to = ch_place_of(channel, run, dst), from = ch_place_of(channel, run, src);
+    const struct ch_range *dst = &ranges[0], *src = &ranges[1];
     choir_type type = run->op->dtype;
 
-    if (to.count == 0 || to.at == from.at)
-        return;
     if (is_widened(run, dst) == is_widened(run, src))
-        copy_bytes(run, dst, to.at, from.at, to.count * ch_place_size(run, dst));
+        copy_bytes(run, dst, to, from.at);
     else if (is_widened(run, dst))
         ch_widen(type, floats(to.at), from.at, to.count);
     else
         ch_narrow(type, to.at, floats(from.at), to.count);
     if (CH_UNLIKELY(is_scaled_here(run, dst, src)))
         scale(run, to);
+}
+
+void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const struct ch_step *step)
+{
+    struct ch_place to = ch_place_of(channel, run, step->first_range);
+    struct ch_place from = ch_place_of(channel, run, step->first_range + 1);
+
+    if (to.count == 0 || to.at == from.at)
+        return;
+    if (CH_LIKELY(run->plan->plain))
+        ch_copy(to.at, from.at, to.nbytes);
+    else
+        copy_specially(run, ranges_of(run, step), to, from);
 }
 
 /* --- reductions ------------------------------------------------------------------------------------ */
@@ -150,9 +167,10 @@ static void narrow_average(const struct ch_run *run, struct ch_place to, const f
 }
 
 void ch_move_finish(struct ch_channel *channel, const struct ch_run *run,
-                    const struct ch_range *dst, const struct ch_range *src)
+                    const struct ch_step *step)
 {
-    struct ch_place to = ch_place_of(channel, run, dst), from = ch_place_of(channel, run, src);
+    struct ch_place to = ch_place_of(channel, run, step->first_range);
+    struct ch_place from = ch_place_of(channel, run, step->first_range + 1);
     const struct ch_reduction r = { .type = run->op->dtype,
                                     .op = CHOIR_AVG,
                                     .divisor = channel->nranks };
@@ -162,8 +180,8 @@ void ch_move_finish(struct ch_channel *channel, const struct ch_run *run,
     if (to.count == 0)
         return;
     if (run->op->redop != CHOIR_AVG)
-        ch_move_copy(channel, run, dst, src);
-    else if (is_widened(run, src))
+        ch_move_copy(channel, run, step);
+    else if (is_widened(run, ranges_of(run, step) + 1))
         narrow_average(run, to, floats(from.at), channel->nranks);
     else
         ch_reduce(&r, &result, 1, &sum, 1, to.count);
@@ -176,21 +194,32 @@ static const double *factors(struct ch_channel *channel)
     return channel->factors;
 }
 
-static void reduce(struct ch_channel *channel, const struct ch_run *run,
-                   const struct ch_reduction *r, const struct ch_range *ranges, uint32_t nsrcs)
+/* A rank that is alone, in place: its values are the result where they are. Not those that would be scaled, and of
+ * booleans any value but 0 becomes 1. */
+static bool is_there(const struct ch_reduction *r, const void *dst, const void *const *srcs,
+                     uint32_t nsrcs)
 {
-    struct ch_place to = ch_place_of(channel, run, &ranges[0]);
+    return nsrcs == 1 && srcs[0] == dst && r->op != CHOIR_PREMUL_SUM && r->type != CHOIR_BOOL &&
+           (r->op != CHOIR_AVG || r->divisor == 1);
+}
+
+static void reduce(struct ch_channel *channel, const struct ch_run *run,
+                   const struct ch_reduction *r, const struct ch_step *step)
+{
+    struct ch_place to = ch_place_of(channel, run, step->first_range);
+    uint32_t nsrcs = step->nranges - 1;
     void *dst = to.at;
 
     if (to.count == 0)
         return;
     for (uint32_t i = 0; i < nsrcs; i++)
-        channel->places[i] = ch_place_of(channel, run, &ranges[1 + i]).at;
-    ch_reduce(r, &dst, 1, (const void *const *)channel->places, nsrcs, to.count);
+        channel->places[i] = ch_place_of(channel, run, step->first_range + 1 + i).at;
+    if (!is_there(r, dst, (const void *const *)channel->places, nsrcs))
+        ch_reduce(r, &dst, 1, (const void *const *)channel->places, nsrcs, to.count);
 }
 
 void ch_move_reduce(struct ch_channel *channel, const struct ch_run *run,
-                    const struct ch_range *ranges, uint32_t nsrcs)
+                    const struct ch_step *step)
 {
     struct ch_reduction r = { .type = run->op->dtype,
                               .op = run->op->redop,
@@ -198,15 +227,15 @@ void ch_move_reduce(struct ch_channel *channel, const struct ch_run *run,
 
     if (r.op == CHOIR_PREMUL_SUM)
         r.factors = factors(channel);
-    reduce(channel, run, &r, ranges, nsrcs);
+    reduce(channel, run, &r, step);
 }
 
 void ch_move_combine(struct ch_channel *channel, const struct ch_run *run,
-                     const struct ch_range *ranges, uint32_t nsrcs)
+                     const struct ch_step *step)
 {
     struct ch_reduction r = { .type = run->plan->acc, .op = run->op->redop };
 
     if (r.op == CHOIR_AVG || r.op == CHOIR_PREMUL_SUM)
         r.op = CHOIR_SUM; /* divided when it is finished; scaled when it came */
-    reduce(channel, run, &r, ranges, nsrcs);
+    reduce(channel, run, &r, step);
 }

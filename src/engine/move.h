@@ -6,15 +6,14 @@
 
 #include "engine/runner.h"
 
-/* Ranges are: where to, then from where. */
-void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const struct ch_range *dst,
-                  const struct ch_range *src);
+/* A step's ranges are: where to, then from where. */
+void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const struct ch_step *step);
 void ch_move_finish(struct ch_channel *channel, const struct ch_run *run,
-                    const struct ch_range *dst, const struct ch_range *src);
+                    const struct ch_step *step);
 void ch_move_reduce(struct ch_channel *channel, const struct ch_run *run,
-                    const struct ch_range *ranges, uint32_t nsrcs);
+                    const struct ch_step *step);
 void ch_move_combine(struct ch_channel *channel, const struct ch_run *run,
-                     const struct ch_range *ranges, uint32_t nsrcs);
+                     const struct ch_step *step);
 
 /* Stage, scratch and tables for a plan; they only grow. */
 choir_status ch_move_make_room(struct ch_channel *channel, const struct ch_plan *plan);

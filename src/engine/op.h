@@ -46,12 +46,13 @@ struct ch_op {
      * (rooted.h). */
     bool uneven;
     bool differ; /* gather, scatter: this is the root, and they do */
-    uint64_t
-        counts; /* a hash of what else the ranks must agree on about lengths; 0: `longest` says it all */
+    /* A hash of what else the ranks must agree on about lengths; 0: `longest` says it all. */
+    uint64_t counts;
     const char *algo; /* asked for by name; NULL: chosen */
 
     int peer, tag;  /* sends and receives; peer -1: any */
     uint64_t moves; /* grows whenever it got on: who waits then begins to wait anew */
+    bool attended;  /* whoever runs it looks again in a moment: no watch is kept meanwhile */
 
     uint64_t seq; /* of the group's collectives, or of its sends and receives */
     ch_deadline until;

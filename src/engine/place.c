@@ -10,6 +10,12 @@ enum {
     LONG_WINDOW = 4096,
     /* Of schedules that need no stage: what a rank may have in scratch for all others together. */
     MESSAGE_WINDOWS = 4 * 1024 * 1024,
+    /* Of a broadcast, where every rank has a processor. */
+    BROADCAST_WINDOW = 128 * 1024,
+    /* What is shorter stays where it is. */
+    TURNS_FROM = 4096,
+    /* Of each half of the stage, for all turns and slots together. */
+    TURNS_NBYTES = 256 * 1024,
 };
 
 /* --- lengths --------------------------------------------------------------------------------------- */
@@ -84,11 +90,6 @@ static size_t element_size(const struct ch_plan *plan, const struct ch_range *ra
     return range->region == CH_SCRATCH ? plan->acc_size : plan->size;
 }
 
-size_t ch_place_size(const struct ch_run *run, const struct ch_range *range)
-{
-    return element_size(run->plan, range);
-}
-
 /* --- addresses ------------------------------------------------------------------------------------- */
 
 static char *caller_memory(const struct ch_blocks *blocks, uint32_t block, size_t size)
@@ -140,7 +141,8 @@ static char *region_start(const struct ch_channel *channel, const struct ch_run 
     case CH_STAGE:
         if (CH_UNLIKELY(is_in_line(run, r->block)))
             return in_line(member, half, r->slot * line_slot(plan, plan->sched->stage_slots));
-        return member->stage + half * channel->stage_half + r->slot * plan->stage_slot;
+        return member->stage + half * channel->stage_half + r->slot * plan->stage_slot +
+               run->turn_at;
     case CH_LINE:
         return in_line(member, half, r->slot * plan->line_slot);
     case CH_NREGIONS:
@@ -158,7 +160,8 @@ struct ch_spot ch_place_spot(const struct ch_channel *channel, const struct ch_p
     struct extent extent = extent_of(plan, range, plan->key.longest);
     struct ch_spot spot = { .region = range->region,
                             .offset = extent.first * element_size(plan, range),
-                            .count = extent.count };
+                            .count = extent.count,
+                            .nbytes = extent.count * element_size(plan, range) };
 
     switch ((enum ch_region)range->region) {
     case CH_IN:
@@ -182,16 +185,18 @@ struct ch_spot ch_place_spot(const struct ch_channel *channel, const struct ch_p
 }
 
 struct ch_place ch_place_in_round(const struct ch_channel *channel, const struct ch_run *run,
-                                  const struct ch_range *range)
+                                  uint32_t number)
 {
     const struct ch_plan *plan = run->plan;
+    const struct ch_range *range = &plan->sched->ranges[number];
     struct extent extent = extent_of(plan, range, window_of(run, range->block));
 
     if (extent.count == 0)
         return (struct ch_place){ .at = NULL, .count = 0 };
     return (struct ch_place){ .at = region_start(channel, run, range) +
                                     extent.first * element_size(plan, range),
-                              .count = extent.count };
+                              .count = extent.count,
+                              .nbytes = extent.count * element_size(plan, range) };
 }
 
 /* --- planning ------------------------------------------------------------------------------------- */
@@ -200,6 +205,30 @@ struct ch_place ch_place_in_round(const struct ch_channel *channel, const struct
 static size_t whole_lines(size_t nbytes)
 {
     return nbytes >= CH_CACHE_LINE ? nbytes / CH_CACHE_LINE * CH_CACHE_LINE : nbytes;
+}
+
+/* The ranks of a gather or scatter may know different lengths: there a slot is used from its beginning. */
+static void plan_turns(struct ch_plan *plan)
+{
+    size_t nbytes = plan->window * plan->size, turns = 1;
+
+    plan->turn_nbytes = (nbytes + CH_CACHE_UNIT - 1) / CH_CACHE_UNIT * CH_CACHE_UNIT;
+    if (nbytes >= TURNS_FROM && !is_by_pair(plan)) {
+        while (2 * turns * plan->turn_nbytes <= plan->stage_slot &&
+               2 * turns * plan->turn_nbytes * plan->sched->stage_slots <= TURNS_NBYTES)
+            turns *= 2;
+    }
+    plan->turn_mask = (uint32_t)(turns - 1);
+}
+
+/* The root of a broadcast is up to two rounds ahead of its readers: with short windows they work at the same time, where
+ * each has a processor. Elsewhere a round may be a turn of the processor. */
+static size_t window_nbytes(const struct ch_channel *channel, const struct ch_plan *plan)
+{
+    bool overlaps = plan->key.coll == CH_BROADCAST && plan->sched->stage_slots > 0 &&
+                    channel->nranks <= channel->rank->processors;
+
+    return overlaps && plan->stage_slot > BROADCAST_WINDOW ? BROADCAST_WINDOW : plan->stage_slot;
 }
 
 bool ch_place_plan(const struct ch_channel *channel, struct ch_plan *plan)
@@ -217,12 +246,13 @@ bool ch_place_plan(const struct ch_channel *channel, struct ch_plan *plan)
     }
     if (s->stage_slots > 0)
         nbytes = channel->stage_half / s->stage_slots;
-    plan->window = whole_lines(nbytes) / plan->size;
     plan->stage_slot = whole_lines(nbytes);
+    plan->window = window_nbytes(channel, plan) / plan->size;
     if (plan->window == 0)
         return false;
     if (plan->key.longest < plan->window)
         plan->window = plan->key.longest;
+    plan_turns(plan);
     plan->scratch_slot = (plan->window * plan->acc_size + CH_CACHE_LINE - 1) / CH_CACHE_LINE *
                          CH_CACHE_LINE;
     return true;

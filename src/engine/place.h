@@ -4,6 +4,9 @@
  * A round moves the next window of every block. How long it is follows from what all ranks know alike (the
  * schedule's slots, the channel's stage, the number of ranks), so that all have as many rounds.
  *
+ * What is short leaves most of its slot in the stage free, and takes another piece of it each time: lines that a peer has
+ * just read are slow to be written again (docs/design/performance.md).
+ *
  * In a gather or scatter a block is where its own length puts it, whatever the others' lengths: it is in LINE if all
  * would fit if they were as long. So its two ranks, who may know no more, look for it in the same place (rooted.h).
  */
@@ -16,12 +19,12 @@
 
 struct ch_place {
     char *at;
-    size_t count; /* elements */
+    size_t count, nbytes; /* elements, and what they take */
 };
 
-/* Where a range is in this round, of one or of several. */
+/* Where range `number` of the schedule is in this round, of one or of several. */
 struct ch_place ch_place_in_round(const struct ch_channel *channel, const struct ch_run *run,
-                                  const struct ch_range *range);
+                                  uint32_t number);
 
 static inline char *ch_piece_start(const struct ch_blocks *blocks, uint32_t index, size_t size)
 {
@@ -41,6 +44,7 @@ static inline char *ch_spot_start(const struct ch_channel *channel, const struct
     case CH_SCRATCH:
         return channel->scratch;
     case CH_STAGE:
+        return spot->at + (run->round % 2 != 0 ? spot->stride : 0) + run->turn_at;
     case CH_LINE:
     case CH_NREGIONS:
         break;
@@ -48,24 +52,27 @@ static inline char *ch_spot_start(const struct ch_channel *channel, const struct
     return spot->at + (run->round % 2 != 0 ? spot->stride : 0);
 }
 
+/* Where in its slots a round begins; the halves of the stage take turns with every round, this with every other. */
+static inline size_t ch_place_turn(const struct ch_plan *plan, uint64_t round)
+{
+    return (round / 2 & plan->turn_mask) * plan->turn_nbytes;
+}
+
 /* The same, quickly if it was laid out beforehand. */
 static inline struct ch_place ch_place_of(const struct ch_channel *channel,
-                                          const struct ch_run *run, const struct ch_range *range)
+                                          const struct ch_run *run, uint32_t number)
 {
-    const struct ch_plan *plan = run->plan;
     const struct ch_spot *spot;
 
-    if (plan->spots == NULL)
-        return ch_place_in_round(channel, run, range);
-    spot = &plan->spots[range - plan->sched->ranges];
+    if (CH_UNLIKELY(run->plan->spots == NULL))
+        return ch_place_in_round(channel, run, number);
+    spot = &run->plan->spots[number];
     if (spot->count == 0)
         return (struct ch_place){ .at = NULL, .count = 0 };
     return (struct ch_place){ .at = ch_spot_start(channel, run, spot) + spot->offset,
-                              .count = spot->count };
+                              .count = spot->count,
+                              .nbytes = spot->nbytes };
 }
-
-/* Bytes of an element there. */
-size_t ch_place_size(const struct ch_run *run, const struct ch_range *range);
 
 /* Fill in the window and the sizes of slots for the plan's schedule. False if the stage is too small for it. */
 bool ch_place_plan(const struct ch_channel *channel, struct ch_plan *plan);

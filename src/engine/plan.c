@@ -201,9 +201,17 @@ static choir_status lay_out(struct ch_channel *channel, struct ch_plan *plan,
         plan->room_for = s->nranges;
     }
     plan->spots = plan->room;
+    plan->plain = !plan->past_caches && s->scratch_slots == 0;
     for (uint32_t i = 0; i < s->nranges; i++)
         plan->spots[i] = ch_place_spot(channel, plan, op, &s->ranges[i]);
     return CHOIR_OK;
+}
+
+/* Each window of the result was the input of the same round: its lines are in a cache still, and to go past it would take
+ * them out (all-reduce of 8 MiB, 2 ranks, in place: 1.47 ms; 0.82 ms the ordinary way). */
+static bool is_read_before(const struct ch_plan_key *key)
+{
+    return key->in_place && key->coll == CH_ALLREDUCE;
 }
 
 static choir_status make(struct ch_channel *channel, struct ch_plan *plan, const struct ch_op *op)
@@ -219,19 +227,18 @@ static choir_status make(struct ch_channel *channel, struct ch_plan *plan, const
     plan->nrounds = plan->window > 0 ? (plan->key.longest + plan->window - 1) / plan->window : 1;
     if (plan->nrounds == 0)
         plan->nrounds = 1; /* nothing to move, but still to meet */
-    plan->past_caches = operation_nbytes(channel, plan) >= PAST_CACHES_NBYTES / channel->nranks;
+    plan->past_caches = operation_nbytes(channel, plan) >= PAST_CACHES_NBYTES / channel->nranks &&
+                        !is_read_before(&plan->key);
     rc = ch_move_make_room(channel, plan);
     return rc == CHOIR_OK ? lay_out(channel, plan, op) : rc;
 }
 
 /* --- what was planned before ------------------------------------------------------------------------ */
 
-static bool is_same(const struct ch_plan_key *a, const struct ch_plan_key *b)
+static bool is_planned(const struct ch_plan *plan, const struct ch_plan_key *key)
 {
-    return a->longest == b->longest && a->algo == b->algo && a->root == b->root &&
-           a->coll == b->coll && a->dtype == b->dtype && a->redop == b->redop &&
-           a->reduces == b->reduces && a->in_place == b->in_place && a->uneven == b->uneven &&
-           a->led == b->led;
+    return plan->cached != NULL && plan->key.longest == key->longest &&
+           plan->key.algo == key->algo && plan->key.kind == key->kind;
 }
 
 static struct ch_plan *set_of(struct ch_channel *channel, const struct ch_plan_key *key)
@@ -248,7 +255,7 @@ static struct ch_plan *place_for(struct ch_channel *channel, const struct ch_pla
     struct ch_plan *set = set_of(channel, key), *oldest = set;
 
     for (size_t i = 0; i < CH_PLANS_IN_SET; i++) {
-        if (set[i].cached != NULL && is_same(&set[i].key, key))
+        if (is_planned(&set[i], key))
             return &set[i];
         if (set[i].used < oldest->used)
             oldest = &set[i];
@@ -256,30 +263,38 @@ static struct ch_plan *place_for(struct ch_channel *channel, const struct ch_pla
     return oldest;
 }
 
-choir_status ch_plan_find(struct ch_channel *channel, const struct ch_op *op, const char *algo,
-                          size_t longest, bool uneven, const struct ch_plan **plan_out)
+#define KIND_UNEVEN (UINT64_C(1) << 58)
+#define KIND_LED    (UINT64_C(1) << 59)
+
+/* In registers: a word that is put together in memory has to be waited for. */
+static uint64_t kind_of(const struct ch_op *op, uint32_t root, bool uneven, bool led)
+{
+    return root | (uint64_t)op->coll << 32 | (uint64_t)op->dtype << 40 | (uint64_t)op->redop << 48 |
+           (uint64_t)op->reduces << 56 | (uint64_t)op->in_place << 57 | (uneven ? KIND_UNEVEN : 0) |
+           (led ? KIND_LED : 0);
+}
+
+/* It is not that of the last operation. */
+static CH_NOINLINE choir_status find_or_make(struct ch_channel *channel, const struct ch_op *op,
+                                             const char *algo, size_t longest, uint64_t kind)
 {
     struct ch_plan_key key = { .longest = longest,
                                .algo = algo,
-                               .root = op->root,
+                               .root = (uint32_t)kind,
                                .coll = (uint8_t)op->coll,
                                .dtype = (uint8_t)op->dtype,
                                .redop = (uint8_t)op->redop,
                                .reduces = op->reduces,
                                .in_place = op->in_place,
-                               .uneven = uneven };
-    struct ch_plan *plan = channel->last_plan;
+                               .uneven = (kind & KIND_UNEVEN) != 0,
+                               .led = (kind & KIND_LED) != 0,
+                               .kind = kind };
+    struct ch_plan *plan = place_for(channel, &key);
     choir_status rc;
 
-    if (op->coll == CH_BARRIER && channel->led) {
-        key.led = true;
-        key.root = channel->leader;
-    }
-    if (plan == NULL || !is_same(&plan->key, &key))
-        plan = place_for(channel, &key);
-    *plan_out = channel->last_plan = plan;
+    channel->last_plan = plan;
     plan->used = channel->ncalls + 1;
-    if (CH_LIKELY(plan->cached != NULL && is_same(&plan->key, &key)))
+    if (is_planned(plan, &key))
         return CHOIR_OK;
     drop(plan);
     plan->key = key;
@@ -287,6 +302,23 @@ choir_status ch_plan_find(struct ch_channel *channel, const struct ch_op *op, co
     rc = make(channel, plan, op);
     if (rc != CHOIR_OK)
         drop(plan);
+    return rc;
+}
+
+choir_status ch_plan_find(struct ch_channel *channel, const struct ch_op *op, const char *algo,
+                          size_t longest, bool uneven, const struct ch_plan **plan_out)
+{
+    bool led = op->coll == CH_BARRIER && channel->led;
+    uint64_t kind = kind_of(op, led ? channel->leader : op->root, uneven, led);
+    struct ch_plan *last = channel->last_plan;
+    choir_status rc = CHOIR_OK;
+
+    if (CH_LIKELY(last != NULL && last->key.kind == kind && last->key.longest == longest &&
+                  last->key.algo == algo && last->cached != NULL))
+        last->used = channel->ncalls + 1;
+    else
+        rc = find_or_make(channel, op, algo, longest, kind);
+    *plan_out = channel->last_plan;
     return rc;
 }
 

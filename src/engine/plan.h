@@ -25,7 +25,7 @@ struct ch_channel;
 struct ch_spot {
     char *at;
     size_t stride, offset;
-    size_t count; /* elements */
+    size_t count, nbytes; /* elements, and what they take */
     uint32_t index;
     uint8_t region; /* enum ch_region */
 };
@@ -44,7 +44,8 @@ struct ch_plan_key {
     uint32_t root;
     uint8_t coll, dtype, redop;
     bool reduces, in_place, uneven;
-    bool led; /* a barrier that `root` should leave first */
+    bool led;      /* a barrier that `root` should leave first */
+    uint64_t kind; /* all from `root` on in one word, to compare */
 };
 
 struct ch_plan {
@@ -59,9 +60,12 @@ struct ch_plan {
     size_t size, acc_size; /* of an element, and of an accumulator */
     choir_type acc;
     size_t stage_slot, line_slot, scratch_slot;
+    size_t turn_nbytes; /* how much further in its slot each use of the stage begins (place.h) */
+    uint32_t turn_mask; /* of the uses' number: after that it begins anew */
     bool
         past_caches; /* results are longer than what the caches keep of them until somebody reads */
     bool line_goes_on; /* LINE is longer than what fits into the flag's own cache line */
+    bool plain;        /* there are spots, and all copies are of bytes as they are */
 
     /* One for each range of the schedule; NULL: there are several rounds. In `room`, which only grows. */
     struct ch_spot *spots, *room;

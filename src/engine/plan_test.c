@@ -2,6 +2,7 @@
 #include "engine/team.h"
 
 #include "base/mem.h"
+#include "engine/place.h"
 #include "engine/plan.h"
 
 static struct ch_op allreduce(size_t count, bool in_place)
@@ -68,6 +69,52 @@ CHOIR_TEST(each_kind_has_its_own)
     team_start(&team, 2);
     team_channel(&team, 0);
     team_run(&team, remembered);
+    team_check_ok(&team);
+    team_end(&team);
+}
+
+/* --- in turns --------------------------------------------------------------------------------------------- */
+
+/* What is of middle length takes another piece of its slot each time and never leaves it; the rest stays where it is. */
+static choir_status in_turns(struct mate *mate)
+{
+    static const struct {
+        size_t count;
+        bool turns;
+    } rows[] = {
+        { 512, false },    /* short: it stays in the first-level cache */
+        { 1024, true },    /* as short as those that take turns */
+        { 12289, true },   /* no power of two */
+        { 16384, true },   /* 64 KiB */
+        { 131072, false }, /* a half of the stage has no room for two */
+        { 1000003, false } /* several rounds, each of a whole slot */
+    };
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(rows); i++) {
+        const struct ch_plan *plan = plan_of(mate->channel, rows[i].count, "two-shot", false);
+        size_t used = plan->window * plan->size;
+
+        if (mate->channel->me == 0) /* for all: there is one text of a test */
+            CHOIR_ROW("%zu elements", rows[i].count);
+        CHOIR_CHECK_EQ(plan->turn_mask != 0, rows[i].turns);
+        for (uint64_t round = 0; round < 4 * (plan->turn_mask + 1); round++) {
+            size_t at = ch_place_turn(plan, round), next = ch_place_turn(plan, round + 2);
+
+            CHOIR_CHECK(at + used <= plan->stage_slot);
+            CHOIR_CHECK_EQ(at % CH_CACHE_UNIT, 0u);
+            CHOIR_CHECK(!rows[i].turns || at + used <= next || next + used <= at);
+        }
+    }
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(turns_stay_in_their_slots)
+{
+    static struct team team;
+
+    team_start(&team, 2);
+    team_channel(&team, 0);
+    team_run(&team, in_turns);
     team_check_ok(&team);
     team_end(&team);
 }

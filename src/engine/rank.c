@@ -4,7 +4,9 @@
 #include "engine/rank.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "base/arch.h"
 #include "base/error.h"
 #include "base/forked.h"
 #include "base/log.h"
@@ -86,14 +88,27 @@ static choir_status connect_streams(struct ch_rank *rank)
     return CHOIR_OK;
 }
 
-/* Where ranks take turns at processors, what goes through a ring goes a ring's worth in each turn. */
-static size_t read_from(const struct ch_rank *rank)
+/* Of the two kinds of processor that were measured (docs/design/performance.md) one has a kernel that copies as fast as we do. */
+static bool kernel_copies_fast(void)
 {
+    char name[CH_ARCH_CPU_NAME_NBYTES];
+
+    return ch_arch_cpu_name(name) && strstr(name, "Intel") != NULL;
+}
+
+/* One copy by the kernel instead of two; and where ranks take turns at processors, what goes through a ring goes a ring's
+ * worth in each turn. What is longer than caches keep is faster past them, which the kernel does not do. */
+static void set_reading(struct ch_rank *rank)
+{
+    enum { PAST_CACHES = 16 * 1024 * 1024 };
     int64_t knob = ch_params()->read_from;
 
     if (knob >= 0)
-        return (size_t)knob;
-    return rank->link.waiter.crowded ? 0 : SIZE_MAX;
+        ch_p2p_read_from(rank->p2p, (size_t)knob, SIZE_MAX);
+    else if (rank->link.waiter.crowded)
+        ch_p2p_read_from(rank->p2p, 0, SIZE_MAX);
+    else if (kernel_copies_fast())
+        ch_p2p_read_from(rank->p2p, 0, PAST_CACHES);
 }
 
 /* A message that we sent was refused after we were done with it. If it was a schedule's, the ranks are in
@@ -160,7 +175,7 @@ choir_status ch_rank_connect(struct ch_rank *rank, uint32_t nranks, const char *
         rc = ch_p2p_create(nranks, &rank->link.waiter.bell, &rank->p2p);
     if (rc == CHOIR_OK) {
         ch_p2p_on_refusal(rank->p2p, &(struct ch_p2p_refusal){ message_refused, rank });
-        ch_p2p_read_from(rank->p2p, read_from(rank));
+        set_reading(rank);
         rc = connect_streams(rank);
     }
     return rc == CHOIR_OK ? ch_watch_start(rank) : rc;

@@ -39,9 +39,9 @@ void ch_rooted_init(struct ch_channel *channel)
     if (!is_overruled(channel, CH_GATHER))
         channel->pair_max[CH_GATHER] = room_of_slot(channel, 1);
     slot = room_of_slot(channel, channel->nranks - 1);
+    /* The last line of a slot is for the length. */
     if (slot > CH_CACHE_LINE && !is_overruled(channel, CH_SCATTER))
-        channel->pair_max[CH_SCATTER] = slot -
-                                        CH_CACHE_LINE; /* whose last line is for the length */
+        channel->pair_max[CH_SCATTER] = slot - CH_CACHE_LINE;
 }
 
 #define LENGTHS_DIFFER UINT64_MAX /* no block has so many elements */
@@ -139,11 +139,6 @@ static choir_status make(struct ch_channel *channel)
     return CHOIR_OK;
 }
 
-static bool is_long(const struct ch_channel *channel, const struct ch_op *op, size_t length)
-{
-    return length * ch_type_bytes[op->dtype] > channel->pair_max[op->coll];
-}
-
 /* A copy of `op` of which those blocks are left that are long, or are not. */
 static void keep_blocks(struct ch_channel *channel, const struct ch_op *op, bool which)
 {
@@ -158,7 +153,7 @@ static void keep_blocks(struct ch_channel *channel, const struct ch_op *op, bool
                                .nblocks = 1,
                                .base = ch_piece_start(own, 0, ch_type_bytes[op->dtype]),
                                .count = length_of(own, 0) };
-    if (is_long(channel, op, own->count) != which)
+    if (ch_rooted_is_long(channel, op, own->count) != which)
         own->count = 0;
     if (channel->me != op->root)
         return;
@@ -166,8 +161,9 @@ static void keep_blocks(struct ch_channel *channel, const struct ch_op *op, bool
         size_t length = length_of(all, i);
 
         r->pieces[i] = (struct ch_piece){ .data = ch_piece_start(all, i, ch_type_bytes[op->dtype]),
-                                          .count = is_long(channel, op, length) == which ? length
-                                                                                         : 0 };
+                                          .count = ch_rooted_is_long(channel, op, length) == which
+                                                       ? length
+                                                       : 0 };
     }
     list->pieces = r->pieces;
 }
@@ -188,7 +184,7 @@ choir_status ch_rooted_head(struct ch_channel *channel, const struct ch_op *op,
 static bool some_are_short(const struct ch_channel *channel, const struct ch_op *op)
 {
     for (uint32_t who = 0; who < channel->nranks; who++) {
-        if (who != op->root && !is_long(channel, op, length_of(list_of(op), who)))
+        if (who != op->root && !ch_rooted_is_long(channel, op, length_of(list_of(op), who)))
             return true;
     }
     return false;
@@ -215,7 +211,7 @@ const struct ch_op *ch_rooted_word(struct ch_channel *channel, const struct ch_o
         return &r->op;
     r->word = (struct word){ op->longest, op->differ, some_are_short(channel, op) };
     for (uint32_t who = 0; who < n; who++) {
-        bool hears = is_long(channel, op, length_of(list_of(op), who));
+        bool hears = ch_rooted_is_long(channel, op, length_of(list_of(op), who));
 
         r->pieces[who] = (struct ch_piece){ &r->word, hears ? WORDS : 0 };
     }

@@ -44,10 +44,11 @@ static inline bool ch_rooted_is(const struct ch_channel *channel, const struct c
     return op->uneven && channel->pair_max[op->coll] != 0 && op->algo == NULL;
 }
 
-/* Whether this rank knows of a block that does not fit. */
-static inline bool ch_rooted_is_long(const struct ch_channel *channel, const struct ch_op *op)
+/* Whether a block of this length does not fit. */
+static inline bool ch_rooted_is_long(const struct ch_channel *channel, const struct ch_op *op,
+                                     size_t length)
 {
-    return op->longest * ch_type_bytes[op->dtype] > channel->pair_max[op->coll];
+    return length * ch_type_bytes[op->dtype] > channel->pair_max[op->coll];
 }
 
 /* What to post beside the flag in `round`. A root of a scatter whose blocks differ in length also leaves each rank's with

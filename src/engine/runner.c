@@ -133,14 +133,14 @@ static bool all_are_through(struct ch_channel *channel, uint64_t round)
 
 /* --- messages -------------------------------------------------------------------------------------- */
 
-static int fill_iov(const struct ch_channel *channel, const struct ch_run *run,
-                    const struct ch_range *ranges, uint32_t nranges, struct iovec *iov)
+static int fill_iov(const struct ch_channel *channel, const struct ch_run *run, uint32_t first,
+                    uint32_t nranges, struct iovec *iov)
 {
     for (uint32_t i = 0; i < nranges; i++) {
-        struct ch_place place = ch_place_of(channel, run, &ranges[i]);
+        struct ch_place place = ch_place_of(channel, run, first + i);
 
         iov[i].iov_base = place.at;
-        iov[i].iov_len = place.count * ch_place_size(run, &ranges[i]);
+        iov[i].iov_len = place.nbytes;
     }
     return (int)nranges;
 }
@@ -151,26 +151,26 @@ static uint64_t message_check(const struct ch_channel *channel)
     return channel->check | 1;
 }
 
-static void start_send(struct ch_channel *channel, struct ch_run *run, uint32_t to,
-                       const struct ch_range *ranges, uint32_t nranges, struct iovec *iov)
+static void start_send(struct ch_channel *channel, struct ch_run *run, uint32_t to, uint32_t first,
+                       uint32_t nranges, struct iovec *iov)
 {
     ch_p2p_send(channel->rank->p2p, &run->out, (uint32_t)channel->members[to].neighbour->rank,
                 ch_channel_context(channel, false), 0, message_check(channel), iov,
-                fill_iov(channel, run, ranges, nranges, iov));
+                fill_iov(channel, run, first, nranges, iov));
 }
 
 static void start_recv(struct ch_channel *channel, struct ch_run *run, uint32_t from,
-                       const struct ch_range *ranges, uint32_t nranges, struct iovec *iov)
+                       uint32_t first, uint32_t nranges, struct iovec *iov)
 {
     ch_p2p_recv(channel->rank->p2p, &run->in, channel->members[from].neighbour->rank,
                 ch_channel_context(channel, false), 0, message_check(channel), iov,
-                fill_iov(channel, run, ranges, nranges, iov));
+                fill_iov(channel, run, first, nranges, iov));
 }
 
 static void start_transfers(struct ch_channel *channel, struct ch_run *run,
                             const struct ch_step *step)
 {
-    const struct ch_range *ranges = &run->plan->sched->ranges[step->first_range];
+    uint32_t first = step->first_range;
     uint32_t nsent = step->kind == CH_RECV       ? 0
                      : step->kind == CH_SENDRECV ? step->nsrcs
                                                  : step->nranges;
@@ -178,12 +178,12 @@ static void start_transfers(struct ch_channel *channel, struct ch_run *run,
     run->out = run->in = (struct ch_transfer){ .done = 1 };
     if (step->kind != CH_SEND) {
         run->in.done = 0;
-        start_recv(channel, run, step->kind == CH_RECV ? step->peer : step->flag, ranges + nsent,
+        start_recv(channel, run, step->kind == CH_RECV ? step->peer : step->flag, first + nsent,
                    step->nranges - nsent, channel->iov + nsent);
     }
     if (step->kind != CH_RECV) {
         run->out.done = 0;
-        start_send(channel, run, step->peer, ranges, nsent, channel->iov);
+        start_send(channel, run, step->peer, first, nsent, channel->iov);
     }
     run->moving = true;
 }
@@ -212,10 +212,8 @@ static choir_status transfer_failed(struct ch_channel *channel, const struct ch_
 static bool is_nothing(const struct ch_channel *channel, const struct ch_run *run,
                        const struct ch_step *step)
 {
-    const struct ch_range *ranges = &run->plan->sched->ranges[step->first_range];
-
     for (uint32_t i = 0; i < step->nranges; i++) {
-        if (ch_place_of(channel, run, &ranges[i]).count > 0)
+        if (ch_place_of(channel, run, step->first_range + i).count > 0)
             return false;
     }
     return true;
@@ -247,20 +245,18 @@ static choir_status move_messages(struct ch_channel *channel, struct ch_run *run
 static choir_status do_step(struct ch_channel *channel, struct ch_run *run,
                             const struct ch_step *step)
 {
-    const struct ch_range *ranges = &run->plan->sched->ranges[step->first_range];
-
     switch ((enum ch_step_kind)step->kind) {
     case CH_COPY:
-        ch_move_copy(channel, run, &ranges[0], &ranges[1]);
+        ch_move_copy(channel, run, step);
         return CHOIR_OK;
     case CH_REDUCE_ALL:
-        ch_move_reduce(channel, run, ranges, step->nranges - 1);
+        ch_move_reduce(channel, run, step);
         return CHOIR_OK;
     case CH_COMBINE:
-        ch_move_combine(channel, run, ranges, step->nranges - 1);
+        ch_move_combine(channel, run, step);
         return CHOIR_OK;
     case CH_FINISH:
-        ch_move_finish(channel, run, &ranges[0], &ranges[1]);
+        ch_move_finish(channel, run, step);
         return CHOIR_OK;
     case CH_POST:
         raise_flag(channel, run, step->flag,
@@ -320,6 +316,7 @@ static choir_status plan(struct ch_channel *channel, struct ch_run *run, const s
     run->offset = run->step = 0;
     run->round = channel->round;
     run->rounds_left = run->plan->nrounds;
+    run->turn_at = ch_place_turn(run->plan, run->round);
     return CHOIR_OK;
 }
 
@@ -413,7 +410,7 @@ static choir_status enter(struct ch_channel *channel, struct ch_run *run, const 
         return CHOIR_IN_PROGRESS;
     }
     learn_who_leads(channel, op);
-    if (CH_UNLIKELY(by_pair && ch_rooted_is_long(channel, op)))
+    if (CH_UNLIKELY(by_pair && ch_rooted_is_long(channel, op, op->longest)))
         return enter_head(channel, run, op);
     if (!by_pair && ch_agree_is_needed(channel, op))
         return enter_agreement(channel, run, op);
@@ -524,7 +521,7 @@ choir_status ch_run_step(struct ch_channel *channel, struct ch_op *op, struct ch
     run->got_on = false;
     /* No watch is kept yet: a second step comes soon, whoever runs it. direct.c makes it, a wait looks more than once,
      * and the service thread looks again when it has sat down, or is rung by the end of the operation before. */
-    if (!run->lingers) {
+    if (!run->lingers || op->attended) {
         run->lingers = true;
         return rc;
     }

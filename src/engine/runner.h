@@ -44,6 +44,7 @@ struct ch_run {
     uint64_t rounds_left; /* this one included */
     int waits_for;        /* the member, or CH_FOR_ALL */
     size_t offset;        /* elements of each block that earlier rounds have moved */
+    size_t turn_at;       /* bytes into the slots of the stage */
 
     struct ch_vigil vigil;
 

@@ -41,7 +41,7 @@ static inline void ch_op_init(struct ch_op *op, choir_optype type, enum ch_coll 
     op->redop = CHOIR_SUM;
     op->factor = 0;
     op->root = 0;
-    op->reduces = op->in_place = op->uneven = op->differ = false;
+    op->reduces = op->in_place = op->uneven = op->differ = op->attended = false;
     ch_blocks_even(&op->in, 0, 1, 0, NULL, 0);
     ch_blocks_even(&op->out, 0, 1, 0, NULL, 0);
     op->longest = count;

@@ -269,6 +269,7 @@ CHOIR_TEST(nothing_is_not_a_group_nor_a_work)
     REFUSED(choir_monitored_barrier(NULL, true, NULL), CHOIR_ERR_INVALID, "group");
     REFUSED(choir_batch_begin(NULL), CHOIR_ERR_INVALID, "group");
     REFUSED(choir_batch_end(NULL, NULL), CHOIR_ERR_INVALID, "group");
+    REFUSED(choir_batch_drop(NULL), CHOIR_ERR_INVALID, "group");
     REFUSED(choir_group_error(NULL, NULL), CHOIR_ERR_INVALID, "group");
     REFUSED(choir_group_wait_pending(NULL, 0), CHOIR_ERR_INVALID, "group");
     REFUSED(choir_group_shutdown(NULL, 0), CHOIR_ERR_INVALID, "group");

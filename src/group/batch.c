@@ -1,5 +1,5 @@
 /*
- * batch.c - choir_batch_begin(), choir_batch_end(): see batch.h.
+ * batch.c - choir_batch_begin(), choir_batch_end(), choir_batch_drop(): see batch.h.
  *
  * A batch is a work without an operation of its own. Its parts are works that nobody has a handle of; each of them
  * counts it down when it is done, and so does the issuing itself, so that it cannot end before it has begun.
@@ -12,7 +12,6 @@
  */
 #include "group/batch.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -23,7 +22,7 @@
 
 struct batch {
     struct ch_list link; /* group->batches */
-    pthread_t thread;
+    uintptr_t thread;
     bool is_groups; /* group->batch, which only its owner may look at; others are on the heap */
     bool has_works; /* or will have: no more plain ones */
     size_t nplain;
@@ -36,10 +35,17 @@ struct batch {
 
 /* --- whose it is -------------------------------------------------------------------------------- */
 
-/* A number that no other thread has; never 0. */
+static _Atomic uintptr_t last_thread;
+static _Thread_local uintptr_t this_threads;
+
+/* A number that no other thread has or had; never 0. What the system calls a thread is a new one's as soon as that has
+ * ended, and a batch that it left open would be too. */
 static uintptr_t this_thread(void)
 {
-    return (uintptr_t)pthread_self();
+    /* Relaxed: the number is all there is. */
+    if (CH_UNLIKELY(this_threads == 0))
+        this_threads = atomic_fetch_add_explicit(&last_thread, 1, memory_order_relaxed) + 1;
+    return this_threads;
 }
 
 static struct batch *find_locked(choir_group *group)
@@ -48,7 +54,7 @@ static struct batch *find_locked(choir_group *group)
     CH_LIST_EACH (link, &group->batches) {
         struct batch *batch = CH_CONTAINER(link, struct batch, link);
 
-        if (pthread_equal(batch->thread, pthread_self()))
+        if (batch->thread == this_thread())
             return batch;
     }
     return NULL;
@@ -128,7 +134,7 @@ static CH_NOINLINE bool open_another(choir_group *group)
 
     if (batch == NULL)
         return false;
-    batch->thread = pthread_self();
+    batch->thread = this_thread();
     ch_lock(&group->lock);
     ch_list_push_back(&group->batches, &batch->link);
     count_listed(group, 1);
@@ -162,6 +168,12 @@ choir_status ch_batch_refuse(choir_group *group)
         return CHOIR_OK;
     return ch_fail(CHOIR_ERR_STATE,
                    "this thread has a batch open on group %s, which this cannot be a part of",
+                   group->name);
+}
+
+static choir_status none_open(const choir_group *group, const char *name)
+{
+    return ch_fail(CHOIR_ERR_STATE, "%s: this thread has no batch open on group %s", name,
                    group->name);
 }
 
@@ -263,9 +275,18 @@ void ch_batch_cut(choir_group *group, size_t size)
         ch_call_release(&batch->works[--batch->count]->call);
 }
 
-void ch_batch_drop(choir_group *group)
+choir_status choir_batch_drop(choir_group *group)
 {
-    close_batch(group, find(group));
+    choir_status rc = ch_group_given(group, "choir_batch_drop");
+    struct batch *batch;
+
+    if (rc != CHOIR_OK)
+        return rc;
+    batch = find(group);
+    if (batch == NULL)
+        return none_open(group, "choir_batch_drop");
+    close_batch(group, batch);
+    return CHOIR_OK;
 }
 
 /* --- issuing ------------------------------------------------------------------------------------ */
@@ -451,8 +472,7 @@ choir_status choir_batch_end(choir_group *group, choir_work **work_out)
         return rc;
     batch = find(group);
     if (CH_UNLIKELY(batch == NULL))
-        return ch_fail(CHOIR_ERR_STATE,
-                       "choir_batch_end: this thread has no batch open on group %s", group->name);
+        return none_open(group, "choir_batch_end");
     if (work_out != NULL || !run_plain(group, batch, &rc))
         return end_of_works(group, batch, work_out);
     close_batch(group, batch);

@@ -28,9 +28,6 @@ bool ch_batch_add(choir_work *work);
 size_t ch_batch_size(choir_group *group);
 void ch_batch_cut(choir_group *group, size_t size);
 
-/* Close it without starting anything. */
-void ch_batch_drop(choir_group *group);
-
 /* Give up all its parts. */
 void ch_batch_give_up(choir_work *parent, const choir_error *why);
 

@@ -2,8 +2,8 @@
  * coll_alltoall.c - choir_alltoall(), choir_alltoall_base(): a block for each pair of ranks.
  *
  * A rank knows the lengths of what it sends and receives and no others: so whether an all-to-all is even is told by
- * the form of the call, which all ranks share, not by the numbers. Input that lies where output comes is
- * copied first: the i-th part of both is not the same block.
+ * the form of the call, which all ranks share, not by the numbers. In place, with equal parts, what comes from a rank lands
+ * where that lay which went to it, a window at a time. Any other input that lies where output comes is copied first.
  */
 #include "base/error.h"
 #include "group/args.h"
@@ -121,6 +121,14 @@ static choir_status split(struct ch_call *call, const char *name, const choir_bu
     return CHOIR_OK;
 }
 
+/* Equal parts of one and the same memory. */
+static bool is_in_place(const choir_buf *in, const size_t *in_splits, const choir_buf *out,
+                        const size_t *out_splits)
+{
+    return in->data == out->data && in->ndim == 0 && out->ndim == 0 && in_splits == NULL &&
+           out_splits == NULL;
+}
+
 static choir_status build_base(struct ch_call *call, const choir_buf *in, const size_t *in_splits,
                                const choir_buf *out, const size_t *out_splits)
 {
@@ -136,9 +144,10 @@ static choir_status build_base(struct ch_call *call, const choir_buf *in, const 
         rc = ch_fail(CHOIR_ERR_INVALID,
                      "out: invalid tensor size (expected %zu as in, got %zu) without splits",
                      in->count, out->count);
+    call->op.in_place = is_in_place(in, in_splits, out, out_splits);
     if (rc == CHOIR_OK)
-        rc = ch_overlap(in, out) ? ch_block_copy(call, in, &from)
-                                 : ch_block_of(call, in, CH_GOES_IN, &from);
+        rc = ch_overlap(in, out) && !call->op.in_place ? ch_block_copy(call, in, &from)
+                                                       : ch_block_of(call, in, CH_GOES_IN, &from);
     if (rc == CHOIR_OK)
         rc = ch_block_of(call, out, CH_COMES_OUT, &to);
     if (rc != CHOIR_OK)
@@ -171,8 +180,10 @@ static bool run_base_directly(choir_group *group, const choir_buf *in, const cho
     struct ch_op op;
 
     ch_op_init(&op, CHOIR_OP_ALLTOALL_BASE, CH_ALLTOALL, in->type, count);
-    if (in->type != out->type || in->count != out->count || in->count % n != 0 ||
-        !ch_direct_apart(in->data, nbytes, out->data, nbytes))
+    if (in->type != out->type || in->count != out->count || in->count % n != 0)
+        return false;
+    op.in_place = in->data == out->data;
+    if (!op.in_place && !ch_direct_apart(in->data, nbytes, out->data, nbytes))
         return false;
     ch_blocks_even(&op.in, me * n, 1, n, in->data, count);
     ch_blocks_even(&op.out, me, n, n, out->data, count);

@@ -109,7 +109,7 @@ static choir_status make_batch(const struct exchange *e)
         return rc;
     rc = add_both(e);
     if (rc != CHOIR_OK)
-        ch_batch_drop(e->group);
+        (void)choir_batch_drop(e->group);
     return rc;
 }
 

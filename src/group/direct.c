@@ -66,6 +66,26 @@ static CH_NOINLINE choir_status wait_for_it(struct direct_run *d)
     return rc == CHOIR_ERR_TIMEOUT ? expire(d) : rc;
 }
 
+/* --- turns ------------------------------------------------------------------------------------------ */
+
+/* How often others run before a wait and its watch are set up: that takes longer than many a turn of the processor. */
+enum { TURNS = 4 };
+
+static bool look_again(void *arg)
+{
+    return advance(arg);
+}
+
+/* Where ranks outnumber processors, what is missing comes when others have had their turn. */
+static choir_status take_turns(struct direct_run *d)
+{
+    d->rc = CHOIR_IN_PROGRESS;
+    d->op->attended = true;
+    (void)ch_wait_turns(d->group->context->waiter, TURNS, look_again, d);
+    d->op->attended = false;
+    return d->rc;
+}
+
 /* --- a run ------------------------------------------------------------------------------------------- */
 
 static void set_time(struct direct_run *d, const choir_coll_opts *opts)
@@ -86,9 +106,11 @@ static choir_status run(struct direct_run *d)
     choir_group *group = d->group;
     choir_status rc = group->backend->step(group->backend_self, d->op, d->run);
 
-    d->flight = ch_flightlog_direct(group, d->op, false, d->issued);
+    d->flight = ch_flightlog_direct(group, d->op, d->issued);
     if (rc == CHOIR_IN_PROGRESS)
-        rc = group->backend->step(group->backend_self, d->op, d->run);
+        rc = group->context->waiter->crowded
+                 ? take_turns(d)
+                 : group->backend->step(group->backend_self, d->op, d->run);
     if (rc == CHOIR_IN_PROGRESS)
         rc = wait_for_it(d);
     group->backend->end(group->backend_self, d->op, d->run);

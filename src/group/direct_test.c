@@ -88,6 +88,12 @@ static choir_status alltoall(choir_group *g, struct buffers *b, size_t count)
                                f32(b->out, count * (size_t)size(g)), NULL, NULL, NULL);
 }
 
+static choir_status alltoall_in_place(choir_group *g, struct buffers *b, size_t count)
+{
+    return choir_alltoall_base(g, f32(b->in, count * (size_t)size(g)), NULL,
+                               f32(b->in, count * (size_t)size(g)), NULL, NULL, NULL);
+}
+
 /* The root's list, of blocks behind each other in `data`; NULL elsewhere. Each is `less` shorter than the one before, as
  * long as that leaves something. */
 static const choir_buf *list_of(choir_group *g, int root, float *data, size_t count, size_t less,
@@ -177,6 +183,7 @@ static const struct {
     { "barrier", barrier },
     { "reduce_scatter", reduce_scatter },
     { "alltoall", alltoall },
+    { "alltoall in place", alltoall_in_place },
     { "gather", gather },
     { "scatter", scatter },
     { "gather, uneven", gather_uneven },

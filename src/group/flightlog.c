@@ -85,30 +85,25 @@ static CH_NOINLINE uint64_t listed(choir_group *group, const struct ch_op *op, u
     return flight;
 }
 
-uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, bool is_p2p, uint64_t now)
+uint64_t ch_flightlog_direct(choir_group *group, const struct ch_op *op, uint64_t now)
 {
     struct ch_flight_plain plain = { .op = op->type,
-                                     .is_p2p = is_p2p,
                                      .type = op->dtype,
                                      .in_count = op->in.count * op->in.nblocks,
                                      .out_count = op->out.count * op->out.nblocks,
                                      .collective_seq = op->seq,
-                                     .p2p_seq = op->seq,
+                                     .p2p_seq = atomic_load_explicit(&group->ntransfers,
+                                                                     memory_order_relaxed),
                                      .timeout_ms = op->timeout_ms,
                                      .redop = op->redop,
-                                     .peer = is_p2p ? op->peer : (int)op->root,
-                                     .tag = op->tag,
+                                     .root = (int)op->root,
                                      .reduces = op->reduces,
-                                     .has_root = !is_p2p && ch_coll_rooted(op->coll) };
+                                     .has_root = ch_coll_rooted(op->coll) };
 
     if (group->flight == NULL)
         return 0;
     if (CH_UNLIKELY(op->in.pieces != NULL || op->out.pieces != NULL))
         return listed(group, op, now);
-    if (is_p2p)
-        plain.collective_seq = atomic_load_explicit(&group->ncollectives, memory_order_relaxed);
-    else
-        plain.p2p_seq = atomic_load_explicit(&group->ntransfers, memory_order_relaxed);
     return ch_flight_start_plain(group->flight, &plain, now);
 }
 
@@ -118,14 +113,14 @@ void ch_flightlog_direct_done(choir_group *group, uint64_t flight, uint64_t now,
     ch_flight_done(group->flight, flight, now, status, -1);
 }
 
-void ch_flightlog_short(choir_group *group, const struct ch_plain *parts, size_t count,
-                        uint64_t seq, uint64_t issued)
+uint64_t ch_flightlog_plain(choir_group *group, const struct ch_plain *parts, size_t count,
+                            bool all_sent, uint64_t seq, uint64_t issued)
 {
     struct ch_flight_message said[CH_PLAIN_MAX]; /* not cleared */
     int64_t usual = atomic_load_explicit(&group->timeout_ms, memory_order_relaxed);
 
     if (group->flight == NULL)
-        return;
+        return 0;
     for (size_t i = 0; i < count; i++) {
         said[i].op = parts[i].type;
         said[i].type = parts[i].dtype;
@@ -133,11 +128,18 @@ void ch_flightlog_short(choir_group *group, const struct ch_plain *parts, size_t
         said[i].timeout_ms = parts[i].timeout_ms != 0 ? parts[i].timeout_ms : usual;
         said[i].peer = parts[i].peer;
         said[i].tag = parts[i].tag;
+        said[i].over = all_sent && parts[i].type == CHOIR_OP_SEND;
     }
-    ch_flight_over(group->flight, said, count,
-                   &(struct ch_flight_moment){ .collective_seq = atomic_load_explicit(
-                                                   &group->ncollectives, memory_order_relaxed),
-                                               .p2p_seq = seq,
-                                               .issued = issued,
-                                               .done = ch_now_rough() });
+    return ch_flight_start_messages(
+        group->flight, said, count,
+        &(struct ch_flight_moment){
+            .collective_seq = atomic_load_explicit(&group->ncollectives, memory_order_relaxed),
+            .p2p_seq = seq,
+            .issued = issued });
+}
+
+void ch_flightlog_plain_done(choir_group *group, uint64_t first, size_t count)
+{
+    if (first != 0)
+        ch_flight_messages_done(group->flight, first, count, ch_now_rough());
 }

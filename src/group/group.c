@@ -186,8 +186,8 @@ static bool nothing_pending(void *arg)
 {
     const choir_group *group = arg;
 
-    /* Acquire, pairs with ch_group_settle(): what hooks did is seen. Who counts himself in has the lock, with which
-     * `closed` is stored. Who has the token runs something. */
+    /* Acquire, pairs with ch_group_settle(): what hooks did is seen. Who counts himself in has the lock with which
+     * `closed` is stored, or that which pass_short() goes through. Who has the token runs something. */
     return atomic_load_explicit(&group->npending, memory_order_acquire) == 0 &&
            ch_token_is_free(&group->token);
 }
@@ -210,6 +210,18 @@ choir_status choir_group_wait_pending(choir_group *group, int64_t timeout_ms)
     return rc;
 }
 
+/* No call begins any more, and whoever has begun one is counted as pending, or through. Not so a message of the short way
+ * whose thread has looked at `closed` and not yet taken p2p's lock: it has no number yet, and nobody can tell it from one
+ * that comes too late, which is its caller's to see to. */
+static void close_to_calls(choir_group *group)
+{
+    ch_lock(&group->lock);
+    atomic_store_explicit(&group->closed, true, memory_order_seq_cst);
+    ch_unlock(&group->lock);
+    if (group->backend != NULL && group->backend->pass_short != NULL)
+        group->backend->pass_short(group->backend_self);
+}
+
 choir_status choir_group_shutdown(choir_group *group, int64_t timeout_ms)
 {
     choir_status rc = ch_group_given(group, "choir_group_shutdown");
@@ -218,9 +230,7 @@ choir_status choir_group_shutdown(choir_group *group, int64_t timeout_ms)
         rc = choir_group_wait_pending(group, timeout_ms);
     if (rc != CHOIR_OK)
         return rc;
-    ch_lock(&group->lock);
-    atomic_store_explicit(&group->closed, true, memory_order_seq_cst);
-    ch_unlock(&group->lock);
+    close_to_calls(group);
     return CHOIR_OK;
 }
 
@@ -295,9 +305,7 @@ void choir_group_destroy(choir_group *group)
         return;
     ch_error_save(&last); /* of a call that failed and ends its group this way */
     ch_registry_remove(group);
-    ch_lock(&group->lock);
-    atomic_store_explicit(&group->closed, true, memory_order_seq_cst);
-    ch_unlock(&group->lock);
+    close_to_calls(group);
     wait_for_end(group);
     ch_batches_forget(group);
     if (group->backend != NULL)

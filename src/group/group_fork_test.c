@@ -49,6 +49,7 @@ static int call_everything(choir_group *group, choir_work *work)
     bad |= NOT_REFUSED(choir_sendrecv(group, i32(&one), 1, i32(&two), 1, 0, NULL, NULL));
     bad |= NOT_REFUSED(choir_batch_begin(group));
     bad |= NOT_REFUSED(choir_batch_end(group, NULL));
+    bad |= NOT_REFUSED(choir_batch_drop(group));
     bad |= NOT_REFUSED(choir_work_wait(work, 0));
     bad |= NOT_REFUSED(choir_work_test(work));
     bad |= NOT_REFUSED(choir_work_on_done(work, tell_nobody, NULL));

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "group/flightlog.h"
 #include "group/queue.h"
+#include "transport/p2p.h"
 
 struct part {
     struct ch_op op;
@@ -16,7 +17,17 @@ struct part {
     _Alignas(64) char run[CH_BACKEND_TRANSFER_MAX]; /* begin() sets it up */
 };
 
-/* All of a call. Not cleared: most of it is for failures, or not used at all. */
+/* What is asked for. */
+struct plain_call {
+    choir_group *group;
+    struct ch_plain *parts;
+    size_t count;
+    uint64_t issued;
+    uint64_t seq, flight; /* the number and the record of the first; those of the others follow */
+    bool over;            /* the short way was all: it is not counted as pending */
+};
+
+/* The long way. Not cleared: most of it is for failures, or not used at all. */
 struct plain_run {
     choir_group *group;
     uint64_t issued;
@@ -34,14 +45,18 @@ static const char *name_of(const struct part *part)
 
 /* --- before ------------------------------------------------------------------------------------------ */
 
-/* Numbers for `count` of them; the first. Under the lock, as whoever else does: it needs no exchange. */
-static uint64_t take_numbers_locked(choir_group *group, size_t count)
+/* Number all and record them as started: after the bytes of sends have gone, which others may wait for, and while what is received is
+ * under way. */
+static void note(void *arg, bool all_sent)
 {
-    uint64_t first = atomic_load_explicit(&group->ntransfers, memory_order_relaxed);
+    struct plain_call *call = arg;
+    choir_group *group = call->group;
 
-    ch_lock_assert_held(&group->lock);
-    atomic_store_explicit(&group->ntransfers, first + count, memory_order_relaxed);
-    return first;
+    call->issued = ch_now_rough();
+    /* Relaxed: it only hands out numbers. */
+    call->seq = atomic_fetch_add_explicit(&group->ntransfers, call->count, memory_order_relaxed);
+    call->flight = ch_flightlog_plain(group, call->parts, call->count, all_sent, call->seq,
+                                      call->issued);
 }
 
 static void set_up(struct plain_run *r, struct part *part, const struct ch_plain *asked)
@@ -59,19 +74,6 @@ static void set_up(struct plain_run *r, struct part *part, const struct ch_plain
     *(asked->type == CHOIR_OP_SEND ? &part->op.in : &part->op.out) = all;
     part->rc = asked->done ? CHOIR_OK : CHOIR_IN_PROGRESS;
     r->left -= asked->done;
-}
-
-/* Count the call in as one that is pending, and number its parts, in the order of the flight record. */
-static void enter_locked(struct plain_run *r)
-{
-    choir_group *group = r->group;
-    uint64_t seq = take_numbers_locked(group, r->count);
-
-    atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
-    for (size_t i = 0; i < r->count; i++) {
-        r->parts[i].op.seq = seq + i;
-        r->parts[i].flight = ch_flightlog_direct(group, &r->parts[i].op, true, r->issued);
-    }
 }
 
 /* --- while -------------------------------------------------------------------------------------------- */
@@ -215,27 +217,24 @@ static choir_status leave(struct plain_run *r)
 
     for (size_t i = 0; i < r->count; i++)
         ch_flightlog_direct_done(r->group, r->parts[i].flight, now, r->parts[i].rc);
-    ch_group_settle(r->group);
     return r->failed == CHOIR_OK ? CHOIR_OK : ch_error_load(&r->error);
 }
 
-/* Gives the lock back. */
-static CH_NOINLINE choir_status run_long_locked(choir_group *group, const struct ch_plain *parts,
-                                                size_t count, uint64_t issued)
-    CH_RELEASES(&group->lock)
+static CH_NOINLINE choir_status run_long(const struct plain_call *call)
 {
     struct plain_run r;
 
-    r.group = group;
-    r.issued = issued;
-    r.count = r.left = count;
+    r.group = call->group;
+    r.issued = call->issued;
+    r.count = r.left = call->count;
     r.turn = 0;
     r.failed = CHOIR_OK;
-    for (size_t i = 0; i < count; i++)
-        set_up(&r, &r.parts[i], &parts[i]);
-    enter_locked(&r);
-    ch_unlock(&group->lock);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < r.count; i++) {
+        set_up(&r, &r.parts[i], &call->parts[i]);
+        r.parts[i].op.seq = call->seq + i;
+        r.parts[i].flight = call->flight != 0 ? call->flight + i : 0;
+    }
+    for (size_t i = 0; i < r.count; i++) {
         if (r.parts[i].rc == CHOIR_IN_PROGRESS)
             begin(&r, &r.parts[i]);
     }
@@ -250,16 +249,15 @@ static CH_NOINLINE choir_status run_long_locked(choir_group *group, const struct
 enum { TURNS = 4 };
 
 struct lateness {
-    choir_group *group;
-    struct ch_plain *parts;
-    size_t count, done;
+    const struct plain_call *call;
+    size_t done;
 };
 
 /* Nothing is in the way of those that are not done but that their messages have not come. */
-static bool all_late(const struct ch_plain *parts, size_t count)
+static bool all_late(const struct plain_call *call)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (!parts[i].done && !parts[i].late)
+    for (size_t i = 0; i < call->count; i++) {
+        if (!call->parts[i].done && !call->parts[i].late)
             return false;
     }
     return true;
@@ -269,72 +267,88 @@ static bool all_late(const struct ch_plain *parts, size_t count)
 static bool look_again(void *arg)
 {
     struct lateness *l = arg;
+    const struct plain_call *call = l->call;
 
-    l->done = l->group->backend->run_short(l->group->backend_self, l->parts, l->count);
-    return l->done == l->count || !all_late(l->parts, l->count);
+    l->done = call->group->backend->run_short(call->group->backend_self, call->parts, call->count,
+                                              NULL);
+    return l->done == call->count || !all_late(call);
 }
 
-/* Counted as pending meanwhile, so that the group stays. Gives the lock back. */
-static CH_NOINLINE choir_status run_late_locked(choir_group *group, struct ch_plain *parts,
-                                                size_t count, uint64_t issued)
-    CH_RELEASES(&group->lock)
+static CH_NOINLINE choir_status run_late(const struct plain_call *call)
 {
-    struct lateness l = { group, parts, count, 0 };
-    choir_status rc = CHOIR_OK;
+    struct lateness l = { call, 0 };
 
-    atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
-    ch_unlock(&group->lock);
-    (void)ch_wait_turns(group->context->waiter, TURNS, look_again, &l);
-    ch_lock(&group->lock);
-    if (l.done == count) {
-        ch_flightlog_short(group, parts, count, take_numbers_locked(group, count), issued);
-        ch_unlock(&group->lock);
-    } else {
-        rc = run_long_locked(group, parts, count, issued);
-    }
-    ch_group_settle(group);
-    return rc;
+    (void)ch_wait_turns(call->group->context->waiter, TURNS, look_again, &l);
+    if (l.done != call->count)
+        return run_long(call);
+    ch_flightlog_plain_done(call->group, call->flight, call->count);
+    return CHOIR_OK;
 }
 
 /* --- at once -------------------------------------------------------------------------------------------- */
 
-/* True if all were done, and are numbered and recorded as what is over: after their bytes have gone, which others may
- * wait for. */
-static bool run_short_locked(choir_group *group, struct ch_plain *parts, size_t count,
-                             uint64_t issued)
+/* The last of the short way that nobody interferes with (ch_backend_ops.pass_short): who is not through is counted as pending,
+ * so that the group stays. */
+static void end_short(void *arg, bool over)
 {
-    const struct ch_backend_ops *backend = group->backend;
+    struct plain_call *call = arg;
 
-    if (backend->run_short == NULL ||
-        backend->run_short(group->backend_self, parts, count) != count)
-        return false;
-    ch_flightlog_short(group, parts, count, take_numbers_locked(group, count), issued);
-    return true;
+    call->over = over;
+    if (CH_LIKELY(over))
+        ch_flightlog_plain_done(call->group, call->flight, call->count);
+    else
+        atomic_fetch_add_explicit(&call->group->npending, 1, memory_order_relaxed);
 }
 
-/* One round of the lock is all that the short way needs: nobody closes the group meanwhile (group.c), so it is not counted as
- * pending, and nobody waits for it to be over. What is held beside it, p2p's lock, is held as long anyway. */
+/* False: the group is closed. */
+static bool count_in(choir_group *group)
+{
+    bool closed;
+
+    ch_lock(&group->lock);
+    closed = atomic_load_explicit(&group->closed, memory_order_relaxed);
+    if (!closed)
+        atomic_fetch_add_explicit(&group->npending, 1, memory_order_relaxed);
+    ch_unlock(&group->lock);
+    return !closed;
+}
+
+/* What the short way has left: `done` of them are. Counted as pending. */
+static CH_NOINLINE choir_status go_on(const struct plain_call *call, size_t done)
+{
+    choir_status rc = CHOIR_OK;
+
+    if (done == call->count)
+        ch_flightlog_plain_done(call->group, call->flight, call->count);
+    else if (call->group->context->waiter->crowded && all_late(call))
+        rc = run_late(call);
+    else
+        rc = run_long(call);
+    ch_group_settle(call->group);
+    return rc;
+}
+
+/* The short way takes p2p's lock and no other. It is not counted as pending either: who closes the group lets it pass
+ * (choir_group_destroy()). */
 bool ch_plain_run(choir_group *group, struct ch_plain *parts, size_t count, choir_status *rc_out)
 {
-    uint64_t issued;
+    struct plain_call call = { .group = group, .parts = parts, .count = count };
+    const struct ch_meanwhile meanwhile = { note, end_short, &call };
+    size_t done = 0;
 
     ch_assert(count <= CH_PLAIN_MAX);
-    if (CH_UNLIKELY(ch_group_check(group) != CHOIR_OK))
+    /* Relaxed: of this thread's own. */
+    if (CH_UNLIKELY(ch_group_check(group) != CHOIR_OK ||
+                    atomic_load_explicit(&group->closed, memory_order_relaxed)))
         return false;
-    issued = ch_now_rough();
-    ch_lock(&group->lock);
-    if (CH_UNLIKELY(atomic_load_explicit(&group->closed, memory_order_relaxed))) {
-        ch_unlock(&group->lock);
-        return false;
-    }
-    if (CH_LIKELY(run_short_locked(group, parts, count, issued))) {
-        ch_unlock(&group->lock);
-        *rc_out = CHOIR_OK;
-    } else if (group->context->waiter->crowded && all_late(parts, count)) {
-        *rc_out = run_late_locked(group, parts, count, issued);
+    if (CH_LIKELY(group->backend->run_short != NULL)) {
+        done = group->backend->run_short(group->backend_self, parts, count, &meanwhile);
     } else {
-        *rc_out = run_long_locked(group, parts, count, issued);
+        if (!count_in(group))
+            return false;
+        note(&call, false);
     }
+    *rc_out = CH_LIKELY(call.over) ? CHOIR_OK : go_on(&call, done);
     return true;
 }
 

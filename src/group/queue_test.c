@@ -192,6 +192,58 @@ CHOIR_TEST(a_refused_part_is_not_in_the_batch)
     CHOIR_CHECK_OK(choir_run_threads(2, refused_part, NULL));
 }
 
+/* Nothing of it is issued, and calls are done on return again. */
+static choir_status dropped(choir_group *group, void *arg)
+{
+    int32_t one = 1, other = 1;
+    int peer = 1 - choir_group_rank(group);
+
+    (void)arg;
+    CHOIR_CHECK_STATUS(choir_batch_drop(group), CHOIR_ERR_STATE);
+    CHOIR_CHECK_HAS(choir_last_error(), "no batch open");
+    CHOIR_CHECK_OK(choir_batch_begin(group));
+    CHOIR_CHECK_OK(choir_send(group, i32(&one, 1), peer, 0, NULL, NULL));
+    CHOIR_CHECK_OK(choir_allreduce(group, i32(&one, 1), NULL, NULL));
+    CHOIR_CHECK_OK(choir_batch_drop(group));
+    CHOIR_CHECK_OK(choir_allreduce(group, i32(&other, 1), NULL, NULL));
+    CHOIR_CHECK_EQ(other, 2);
+    CHOIR_CHECK_EQ(one, 1);
+    CHOIR_CHECK_EQ(choir_group_collective_sequence(group), 1u);
+    return CHOIR_OK;
+}
+
+CHOIR_TEST(what_is_in_a_dropped_batch_is_never_issued)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, dropped, NULL));
+}
+
+static void *leave_open(void *group)
+{
+    CHOIR_CHECK_OK(choir_batch_begin(group));
+    return NULL;
+}
+
+static void *has_none(void *group)
+{
+    CHOIR_CHECK_STATUS(choir_batch_end(group, NULL), CHOIR_ERR_STATE);
+    return NULL;
+}
+
+/* A new thread is often what the system takes for the same one. */
+CHOIR_TEST(a_batch_that_a_thread_left_open_is_nobody_elses)
+{
+    enum { NLEFT = 2, NOTHERS = 4 }; /* the group's own, and one on the heap */
+    choir_group *group;
+    pthread_t thread;
+
+    CHOIR_CHECK_OK(choir_group_create_fake(0, 2, NULL, &group));
+    for (int i = 0; i < NLEFT + NOTHERS; i++) {
+        CHOIR_CHECK_EQ(pthread_create(&thread, NULL, i < NLEFT ? leave_open : has_none, group), 0);
+        CHOIR_CHECK_EQ(pthread_join(thread, NULL), 0);
+    }
+    choir_group_destroy(group);
+}
+
 /* A part that fails alone (a receive of another length) fails the batch, not the group. */
 static choir_status failing_part(choir_group *group, void *arg)
 {

@@ -1,6 +1,10 @@
 /* sendrecv_test.c - choir_sendrecv(): on every way it takes, what is refused, how it ends. */
 #include "choir_test.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include <choir/choir.h>
@@ -312,6 +316,104 @@ static choir_status after_the_end(choir_group *group, void *arg)
 CHOIR_TEST(an_aborted_group_refuses_it)
 {
     CHOIR_CHECK_OK(choir_run_threads(2, after_the_end, NULL));
+}
+
+/* --- beside the end of a group ------------------------------------------------------------------------ */
+
+struct beside {
+    choir_group *group;
+    choir_status status;
+    int32_t got;
+    _Atomic bool ending; /* the group is about to be shut down */
+};
+
+/* Until the group ends. The peer's may have ended before, hence the deadline; before that it says only that the machine is slow. */
+static void *exchange_on(void *arg)
+{
+    struct beside *b = arg;
+    int peer = 1 - choir_group_rank(b->group);
+    const choir_coll_opts *soon = CHOIR_OPTS(sendrecv, .timeout_ms = 200);
+
+    do {
+        int32_t out = 1;
+
+        b->status = choir_sendrecv(b->group, i32(&out, 1), peer, i32(&b->got, 1), peer, 5, soon,
+                                   NULL);
+    } while (b->status == CHOIR_OK || (b->status == CHOIR_ERR_TIMEOUT && !b->ending));
+    return NULL;
+}
+
+/* Whoever is in the middle of it is through, or waited for; later ones are refused. One of the two may miss the other's
+ * last, or the other. */
+static choir_status shut_down_beside(choir_group *group, void *arg)
+{
+    struct beside b = { .group = group };
+    pthread_t thread;
+
+    (void)arg;
+    CHOIR_CHECK_EQ(pthread_create(&thread, NULL, exchange_on, &b), 0);
+    while (choir_group_p2p_sequence(group) < 50)
+        sched_yield();
+    b.ending = true;
+    CHOIR_CHECK_OK(choir_group_shutdown(group, 0));
+    CHOIR_CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHOIR_CHECK(b.status == CHOIR_ERR_STATE || b.status == CHOIR_ERR_TIMEOUT ||
+                b.status == CHOIR_ERR_REMOTE);
+    return CHOIR_OK;
+}
+
+CHOIR_TEST_TIMED(a_group_is_shut_down_beside_it, 60)
+{
+    for (int i = 0; i < 5; i++)
+        CHOIR_CHECK_OK(choir_run_threads(2, shut_down_beside, NULL));
+}
+
+static void *receive_one(void *arg)
+{
+    struct beside *b = arg;
+
+    b->status = choir_recv(b->group, i32(&b->got, 1), 1, 5, NULL, NULL);
+    return NULL;
+}
+
+/* Its message comes while the group is being destroyed, or before. */
+static void destroy_beside(choir_group *group, choir_group *part)
+{
+    struct beside b = { .group = part };
+    int32_t word = 7;
+    pthread_t thread;
+
+    if (choir_group_rank(group) == 1) {
+        CHOIR_CHECK_OK(choir_recv(group, i32(&word, 1), 0, 0, NULL, NULL));
+        CHOIR_CHECK_OK(choir_send(part, i32(&word, 1), 0, 5, NULL, NULL));
+        choir_group_destroy(part);
+        return;
+    }
+    CHOIR_CHECK_EQ(pthread_create(&thread, NULL, receive_one, &b), 0);
+    while (choir_group_p2p_sequence(part) == 0)
+        sched_yield();
+    CHOIR_CHECK_OK(choir_send(group, i32(&word, 1), 1, 0, NULL, NULL));
+    choir_group_destroy(part);
+    CHOIR_CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHOIR_CHECK_OK(b.status);
+    CHOIR_CHECK_EQ(b.got, 7);
+}
+
+static choir_status destroyed_beside(choir_group *group, void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 20; i++) {
+        choir_group *part = NULL;
+
+        CHOIR_CHECK_OK(choir_group_split(group, (int[]){ 0, 1 }, 2, NULL, &part));
+        destroy_beside(group, part);
+    }
+    return CHOIR_OK;
+}
+
+CHOIR_TEST_TIMED(a_group_is_destroyed_beside_it, 60)
+{
+    CHOIR_CHECK_OK(choir_run_threads(2, destroyed_beside, NULL));
 }
 
 /* --- failing in the middle ----------------------------------------------------------------------------- */

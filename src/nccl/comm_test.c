@@ -355,19 +355,25 @@ CHOIR_TEST_TIMED(many_ranks_meet, 120)
     ch_unique_id_stop();
 }
 
+static choir_comm_call of_one_rank(const choir_buf *in, const choir_buf *out,
+                                   choir_comm *const *comm)
+{
+    return (choir_comm_call){ .size = sizeof(choir_comm_call),
+                              .ins = in,
+                              .nins = 1,
+                              .outs = out,
+                              .nouts = 1,
+                              .comms = comm,
+                              .ncomms = 1 };
+}
+
 /* A thread for each rank, which makes its own calls: lengths and roots are the communicator's. */
 static void *one_rank_alone(void *arg)
 {
     choir_comm *comm = arg;
     int n = choir_comm_size(comm), rank = choir_comm_rank(comm), in[4], out[64];
     choir_buf from = CHOIR_BUF(in, 2, CHOIR_I32), to = CHOIR_BUF(out, 2 * n, CHOIR_I32);
-    choir_comm_call call = { .size = sizeof(call),
-                             .ins = &from,
-                             .nins = 1,
-                             .outs = &to,
-                             .nouts = 1,
-                             .comms = &comm,
-                             .ncomms = 1 };
+    choir_comm_call call = of_one_rank(&from, &to, &comm);
 
     in[0] = rank;
     in[1] = 10 * rank;
@@ -676,13 +682,7 @@ static void check_state(choir_comm *comm, const char *says)
 {
     float v = 1;
     choir_buf buf = CHOIR_BUF(&v, 1, CHOIR_F32);
-    choir_comm_call call = { .size = sizeof(call),
-                             .ins = &buf,
-                             .nins = 1,
-                             .outs = &buf,
-                             .nouts = 1,
-                             .comms = &comm,
-                             .ncomms = 1 };
+    choir_comm_call call = of_one_rank(&buf, &buf, &comm);
     choir_comm_fault fault = { 0 };
 
     CHOIR_CHECK_STATUS(choir_comm_allreduce(&call, &fault), CHOIR_ERR_STATE);
@@ -720,15 +720,9 @@ CHOIR_TEST(finalized_aborted_closed)
 static choir_status scaled(choir_comm *comm, int op, float *v)
 {
     choir_buf buf = CHOIR_BUF(v, 2, CHOIR_F32);
-    choir_comm_call call = { .size = sizeof(call),
-                             .ins = &buf,
-                             .nins = 1,
-                             .outs = &buf,
-                             .nouts = 1,
-                             .comms = &comm,
-                             .ncomms = 1,
-                             .op = op };
+    choir_comm_call call = of_one_rank(&buf, &buf, &comm);
 
+    call.op = op;
     return choir_comm_allreduce(&call, NULL);
 }
 
@@ -787,13 +781,7 @@ static choir_status whole_life(void *arg)
     choir_buf bufs[17];
     choir_comm *comm = NULL;
     choir_unique_id id;
-    choir_comm_call call = { .size = sizeof(call),
-                             .ins = bufs,
-                             .nins = 1,
-                             .outs = bufs,
-                             .nouts = 1,
-                             .comms = &comm,
-                             .ncomms = 1 };
+    choir_comm_call call = of_one_rank(bufs, bufs, &comm);
     choir_status rc = choir_unique_id_make(&id);
 
     (void)arg;

@@ -6,8 +6,7 @@
  *   any --[ch_flight_issue: took the turn]--> scheduled --[ch_flight_started]--> started
  *    |                                            |                                 |  |
  *    |                                            +---------[ch_flight_done]--------+--+--> over
- *    +--[ch_flight_start_plain: the same]-----------------------------------------> started
- *    +--[ch_flight_over: the same]------------------------------------------------> over
+ *    +--[ch_flight_start_plain, _messages: the same]------------------------------> started
  */
 #include "trace/flight.h"
 
@@ -310,9 +309,9 @@ static void put_plain_record(struct ch_flight_slot *slot, const struct ch_flight
 {
     put(slot, CH_FLIGHT_GROUP, group->id);
     put(slot, CH_FLIGHT_BITS,
-        in_state(bits_of(op->op, op->redop, op->is_p2p, op->reduces, op->has_root),
+        in_state(bits_of(op->op, op->redop, false, op->reduces, op->has_root),
                  CH_FLIGHT_IS_STARTED));
-    put(slot, CH_FLIGHT_PEER, with_peer(op->peer, op->tag));
+    put(slot, CH_FLIGHT_PEER, with_peer(op->root, 0));
     put(slot, CH_FLIGHT_COLLECTIVE_SEQ, op->collective_seq);
     put(slot, CH_FLIGHT_P2P_SEQ, op->p2p_seq);
     put(slot, CH_FLIGHT_OP_ID, op->collective_seq + op->p2p_seq);
@@ -333,10 +332,8 @@ uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_fl
 
     if (CH_UNLIKELY(this_thread == 0))
         find_this_thread();
-    if (!op->is_p2p) {
-        raise_to(&group->enqueued, op->collective_seq + 1);
-        raise_to(&group->started, op->collective_seq + 1);
-    }
+    raise_to(&group->enqueued, op->collective_seq + 1);
+    raise_to(&group->started, op->collective_seq + 1);
     record = atomic_fetch_add_explicit(&group->flight->next, 1, memory_order_relaxed);
     slot = slot_of(group->flight, record);
     raise_to(&group->last_record, record);
@@ -347,6 +344,11 @@ uint64_t ch_flight_start_plain(struct ch_flight_group *group, const struct ch_fl
     return record;
 }
 
+static inline uint64_t over_well(uint64_t bits)
+{
+    return in_state(bits | CH_FLIGHT_BIT_OVER, CH_FLIGHT_IS_COMPLETED);
+}
+
 static inline void put_message(struct ch_flight_slot *slot, uint64_t group, uint32_t thread,
                                const struct ch_flight_message *m,
                                const struct ch_flight_moment *when, uint64_t p2p_seq)
@@ -355,14 +357,15 @@ static inline void put_message(struct ch_flight_slot *slot, uint64_t group, uint
 
     put(slot, CH_FLIGHT_GROUP, group);
     put(slot, CH_FLIGHT_BITS,
-        in_state((uint64_t)m->op | CH_FLIGHT_BIT_P2P | CH_FLIGHT_BIT_OVER, CH_FLIGHT_IS_COMPLETED));
+        m->over ? over_well((uint64_t)m->op | CH_FLIGHT_BIT_P2P)
+                : in_state((uint64_t)m->op | CH_FLIGHT_BIT_P2P, CH_FLIGHT_IS_STARTED));
     put(slot, CH_FLIGHT_PEER, with_peer(m->peer, m->tag));
     put(slot, CH_FLIGHT_COLLECTIVE_SEQ, when->collective_seq);
     put(slot, CH_FLIGHT_P2P_SEQ, p2p_seq);
     put(slot, CH_FLIGHT_OP_ID, when->collective_seq + p2p_seq);
     put(slot, CH_FLIGHT_ISSUED, when->issued);
     put(slot, CH_FLIGHT_STARTED, when->issued);
-    put(slot, CH_FLIGHT_DONE, when->done);
+    put(slot, CH_FLIGHT_DONE, m->over ? when->issued : 0);
     put(slot, CH_FLIGHT_TIMEOUT, (uint64_t)m->timeout_ms);
     put(slot, CH_FLIGHT_THREAD, thread | UINT64_C(1) << (sends ? 32 : 48));
     put(slot, CH_FLIGHT_SHAPE_WORDS, sends ? UINT64_C(2) : UINT64_C(2) << 32);
@@ -370,26 +373,50 @@ static inline void put_message(struct ch_flight_slot *slot, uint64_t group, uint
     put(slot, CH_FLIGHT_SHAPES + 1, m->count);
 }
 
-void ch_flight_over(struct ch_flight_group *group, const struct ch_flight_message *messages,
-                    size_t count, const struct ch_flight_moment *when)
+static inline struct ch_flight_slot *slot_after(const struct ch_flight *flight,
+                                                struct ch_flight_slot *slot)
+{
+    return slot + 1 < flight->slots + flight->capacity ? slot + 1 : flight->slots;
+}
+
+uint64_t ch_flight_start_messages(struct ch_flight_group *group,
+                                  const struct ch_flight_message *messages, size_t count,
+                                  const struct ch_flight_moment *when)
 {
     struct ch_flight *flight = group->flight;
-    struct ch_flight_slot *slot, *end = flight->slots + flight->capacity;
-    uint64_t record;
     uint32_t thread = this_thread;
+    struct ch_flight_slot *slot;
+    uint64_t first;
 
     if (CH_UNLIKELY(thread == 0))
         thread = find_this_thread();
-    record = atomic_fetch_add_explicit(&flight->next, count, memory_order_relaxed);
-    slot = slot_of(flight, record);
-    raise_to(&group->last_record, record + count - 1);
-    for (size_t i = 0; i < count; i++, record++) {
-        if (CH_LIKELY(take_turn(slot, record, false))) {
+    first = atomic_fetch_add_explicit(&flight->next, count, memory_order_relaxed);
+    slot = slot_of(flight, first);
+    raise_to(&group->last_record, first + count - 1);
+    for (size_t i = 0; i < count; i++, slot = slot_after(flight, slot)) {
+        if (CH_LIKELY(take_turn(slot, first + i, false))) {
             put_message(slot, group->id, thread, &messages[i], when, when->p2p_seq + i);
-            leave_turn(slot, record);
+            leave_turn(slot, first + i);
         }
-        if (++slot == end)
-            slot = flight->slots;
+    }
+    return first;
+}
+
+void ch_flight_messages_done(struct ch_flight_group *group, uint64_t first, size_t count,
+                             uint64_t now)
+{
+    const struct ch_flight *flight = group->flight;
+    struct ch_flight_slot *slot = slot_of(flight, first);
+
+    for (size_t i = 0; i < count; i++, slot = slot_after(flight, slot)) {
+        /* Without a turn: should it be another record's by now, there is nothing to do here either. */
+        if ((get(slot, CH_FLIGHT_BITS) & CH_FLIGHT_BIT_OVER) != 0)
+            continue;
+        if (CH_UNLIKELY(!take_turn(slot, first + i, true)))
+            continue;
+        put(slot, CH_FLIGHT_DONE, now);
+        put(slot, CH_FLIGHT_BITS, over_well(get(slot, CH_FLIGHT_BITS)));
+        leave_turn(slot, first + i);
     }
 }
 

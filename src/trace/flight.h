@@ -68,16 +68,15 @@ struct ch_flight_info {
 uint64_t ch_flight_issue(struct ch_flight_group *group, const struct ch_flight_info *info,
                          uint64_t now);
 
-/* What most operations are: of one array on each side (0 elements: none), started when it is issued. */
+/* What most collectives are: of one array on each side (0 elements: none), started when it is issued. */
 struct ch_flight_plain {
     choir_optype op;
-    bool is_p2p;
     choir_type type;
     size_t in_count, out_count;
     uint64_t collective_seq, p2p_seq;
     int64_t timeout_ms;
     choir_redop redop;
-    int peer, tag; /* the other rank of a send or receive; of a collective the root */
+    int root;
     bool reduces, has_root;
 };
 
@@ -92,18 +91,23 @@ struct ch_flight_message {
     size_t count;
     int64_t timeout_ms;
     int peer, tag;
+    bool over; /* it was done, well, before it was recorded */
 };
 
-/* Several of them, issued at once and over. */
+/* Several of them, issued at once. */
 struct ch_flight_moment {
     uint64_t collective_seq;
     uint64_t p2p_seq; /* of the first; the others follow it */
-    uint64_t issued, done;
+    uint64_t issued;
 };
 
-/* Record what is over already, well, in order. `group` is not NULL. */
-void ch_flight_over(struct ch_flight_group *group, const struct ch_flight_message *messages,
-                    size_t count, const struct ch_flight_moment *when);
+/* The same as ch_flight_start_plain() for all of them, and as ch_flight_done() if all went well. Their records' numbers
+ * follow the first's, which is returned. `group` is not NULL. */
+uint64_t ch_flight_start_messages(struct ch_flight_group *group,
+                                  const struct ch_flight_message *messages, size_t count,
+                                  const struct ch_flight_moment *when);
+void ch_flight_messages_done(struct ch_flight_group *group, uint64_t first, size_t count,
+                             uint64_t now);
 
 /* It is being carried out: "started". */
 void ch_flight_started(struct ch_flight_group *group, uint64_t record, uint64_t now);

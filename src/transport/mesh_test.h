@@ -23,8 +23,8 @@ struct mesh {
     struct ch_waiter waiters[MESH_MAX];
     struct ch_byte_ring *rings[MESH_MAX][MESH_MAX]; /* [reader][writer] */
     struct ch_p2p *p2p[MESH_MAX];
-    uint8_t ids[MESH_MAX]
-               [CH_REMOTE_ID_NBYTES]; /* by which ranks that read each other's memory know it */
+    /* By which ranks that read each other's memory know it. */
+    uint8_t ids[MESH_MAX][CH_REMOTE_ID_NBYTES];
 };
 
 /* What a test says goes wrong is only the library's: these fail the test or hand the failure up. */

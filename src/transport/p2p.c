@@ -200,7 +200,7 @@ choir_status ch_p2p_create(uint32_t nranks, const struct ch_bell *bell, struct c
     p2p->bell = *bell;
     p2p->nranks = nranks;
     p2p->kept_max = CH_P2P_KEPT;
-    p2p->read_from = SIZE_MAX;
+    p2p->read_from = p2p->read_to = SIZE_MAX;
     for (uint32_t r = 0; r < nranks; r++)
         init_peer(&p2p->peers[r], r);
     ch_list_init(&p2p->connected);

@@ -56,9 +56,9 @@ struct ch_p2p_refusal {
 };
 void ch_p2p_on_refusal(struct ch_p2p *p2p, const struct ch_p2p_refusal *refusal);
 
-/* Receives of this many bytes and more are read from their sender's memory, where it lends it and it can be; never if it is
- * SIZE_MAX, as it is to begin with. Set before the first transfer. */
-void ch_p2p_read_from(struct ch_p2p *p2p, size_t nbytes);
+/* Receives of `from` bytes and more, but less than `to`, are read from their sender's memory, where it lends it and it can
+ * be; none to begin with. Set before the first transfer. */
+void ch_p2p_read_from(struct ch_p2p *p2p, size_t from, size_t to);
 
 /* A send or a receive. Lives in its owner, who sets on_done before the first use; its buffers and `iov` are lent until
  * it is done, and may be used again then. */
@@ -85,8 +85,7 @@ struct ch_transfer {
     int peer;
     int state;
     bool is_send;
-    bool
-        lent; /* a send whose receiver may read it: it is withdrawn before it is done with a failure */
+    bool lent; /* a send that its receiver may read: withdrawn before it is done with a failure */
 };
 
 /* Start one. `context` names the group, and whether users or schedules use it; `check` is a word that must be
@@ -110,14 +109,28 @@ struct ch_short {
     void *data;
     uint32_t peer;
     bool is_send;
-    bool
-        done; /* set here, and passed over if it was before; one that is not has not begun, and is to be started in its order */
-    bool
-        late; /* set here: a receive that nothing is in the way of but that its message has not come */
+    /* Set here. Who is done already is passed over; who is not has not begun, and is to be started in its order. */
+    bool done;
+    bool late; /* set here: a receive that lacks nothing but its message */
 };
 
-/* How many are done by this. What fails is not done either: started as a transfer it has words for it. */
-size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, int looks);
+/* What its caller does in ch_p2p_short(), each once, with the lock held: it is not to block. */
+struct ch_meanwhile {
+    /* After the sends, of which `all` are done or not, and before the first look for what comes: while that is under way,
+     * it costs no time. */
+    void (*sent)(void *arg, bool all);
+    /* At the end. `over`: all are done, and nothing here is touched any more once the lock is free, so that whoever takes it next
+     * may do away with everything. */
+    void (*end)(void *arg, bool over);
+    void *arg;
+};
+
+/* How many are done by this. What fails is not done either: started as a transfer it has words for it. `meanwhile` may be NULL. */
+size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, int looks,
+                    const struct ch_meanwhile *meanwhile);
+
+/* Whoever is in ch_p2p_short() now has come to its end when this returns. */
+void ch_p2p_pass(struct ch_p2p *p2p);
 
 /* Move what can be moved now. Whoever waits calls it, and the service thread. True if something moved. */
 bool ch_p2p_progress(struct ch_p2p *p2p);

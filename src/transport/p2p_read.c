@@ -10,9 +10,10 @@
  */
 #include "transport/p2p_state.h"
 
-void ch_p2p_read_from(struct ch_p2p *p2p, size_t nbytes)
+void ch_p2p_read_from(struct ch_p2p *p2p, size_t from, size_t to)
 {
-    p2p->read_from = nbytes;
+    p2p->read_from = from;
+    p2p->read_to = to;
 }
 
 /* --- the sender ------------------------------------------------------------------------------------------ */
@@ -52,8 +53,8 @@ bool ch_p2p_was_read(struct ch_p2p *p2p, struct message *message)
 
 bool ch_p2p_start_read(struct ch_p2p *p2p, struct peer *peer, struct message *message)
 {
-    if (!message->lent || message->total < p2p->read_from || peer->unreadable ||
-        peer->stream->ops->read_remote == NULL)
+    if (!message->lent || message->total < p2p->read_from || message->total >= p2p->read_to ||
+        peer->unreadable || peer->stream->ops->read_remote == NULL)
         return false;
     ch_list_push_back(&peer->reading, &message->link);
     return true;

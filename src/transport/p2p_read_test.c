@@ -19,7 +19,7 @@ static struct iovec from, to[3];
 static void open_mesh(void)
 {
     mesh_open(&mesh, 2, ROOM);
-    ch_p2p_read_from(mesh.p2p[1], CH_P2P_EAGER + 1);
+    ch_p2p_read_from(mesh.p2p[1], CH_P2P_EAGER + 1, SIZE_MAX);
     out = ch_zalloc(BIG);
     in = ch_zalloc(BIG);
     CHOIR_CHECK(out != NULL && in != NULL);
@@ -96,14 +96,21 @@ CHOIR_TEST(what_is_shorter_or_in_pieces_is_sent)
     check_both(CH_P2P_EAGER);
     CHOIR_CHECK(written() - before > CH_P2P_EAGER);
     CHOIR_ROW("shorter than what this rank reads");
-    ch_p2p_read_from(mesh.p2p[1], BIG + 1);
+    ch_p2p_read_from(mesh.p2p[1], BIG + 1, SIZE_MAX);
+    before = written();
+    start_recv(1, BIG);
+    start_send(1, BIG);
+    check_both(BIG);
+    CHOIR_CHECK(written() - before > BIG);
+    CHOIR_ROW("longer than what this rank reads");
+    ch_p2p_read_from(mesh.p2p[1], 0, BIG);
     before = written();
     start_recv(1, BIG);
     start_send(1, BIG);
     check_both(BIG);
     CHOIR_CHECK(written() - before > BIG);
     CHOIR_ROW("in two pieces");
-    ch_p2p_read_from(mesh.p2p[1], 0);
+    ch_p2p_read_from(mesh.p2p[1], 0, SIZE_MAX);
     before = written();
     start_recv(1, BIG);
     ch_p2p_send(mesh.p2p[0], &sent, 1, CONTEXT, 1, 0,
@@ -237,19 +244,25 @@ CHOIR_TEST(another_one_is_taken_back)
 
 static const choir_error gone = { .code = CHOIR_ERR_REMOTE, .text = "gone" };
 
-/* A sender that has given its receiver up, or the context, has its memory back while it is read. */
+/* A message is being read; then `who` gives the other rank up, or the context. */
+static void give_up_in_the_middle(uint32_t who, bool context)
+{
+    CHOIR_ROW("%s", context ? "the context" : "the peer");
+    open_mesh();
+    start_recv(1, BIG);
+    start_send(1, BIG);
+    ch_p2p_progress(mesh.p2p[1]);
+    if (context)
+        ch_p2p_end_context(mesh.p2p[who], CONTEXT, &gone);
+    else
+        ch_p2p_fail_peer(mesh.p2p[who], 1 - who, &gone);
+}
+
+/* A sender that has given up has its memory back while it is read. */
 CHOIR_TEST(a_sender_gives_up)
 {
-    for (int how = 0; how < 2; how++) {
-        CHOIR_ROW("%s", how == 0 ? "the peer" : "the context");
-        open_mesh();
-        start_recv(1, BIG);
-        start_send(1, BIG);
-        ch_p2p_progress(mesh.p2p[1]);
-        if (how == 0)
-            ch_p2p_fail_peer(mesh.p2p[0], 1, &gone);
-        else
-            ch_p2p_end_context(mesh.p2p[0], CONTEXT, &gone);
+    for (int context = 0; context < 2; context++) {
+        give_up_in_the_middle(0, context);
         CHOIR_CHECK(is_done(&sent));
         memset(out, 0xee, BIG);
         mesh_settle(&mesh);
@@ -262,19 +275,11 @@ CHOIR_TEST(a_sender_gives_up)
 
 CHOIR_TEST(a_receiver_ends_in_the_middle)
 {
-    for (int how = 0; how < 2; how++) {
-        CHOIR_ROW("%s", how == 0 ? "the peer" : "the context");
-        open_mesh();
-        start_recv(1, BIG);
-        start_send(1, BIG);
-        ch_p2p_progress(mesh.p2p[1]);
-        if (how == 0)
-            ch_p2p_fail_peer(mesh.p2p[1], 0, &gone);
-        else
-            ch_p2p_end_context(mesh.p2p[1], CONTEXT, &gone);
+    for (int context = 0; context < 2; context++) {
+        give_up_in_the_middle(1, context);
         CHOIR_CHECK(is_done(&got));
         mesh_settle(&mesh);
-        CHOIR_CHECK_EQ(is_done(&sent), how == 1); /* refused: the context has ended there */
+        CHOIR_CHECK_EQ(is_done(&sent), context); /* refused: the context has ended there */
         ch_p2p_fail_peer(mesh.p2p[0], 1, &gone);
         CHOIR_CHECK(is_done(&sent));
         close_mesh();
@@ -353,7 +358,7 @@ static choir_status read_one(void *arg)
     out = ch_zalloc(BIG);
     in = ch_zalloc(BIG);
     if (rc == CHOIR_OK && out != NULL && in != NULL) {
-        ch_p2p_read_from(mesh.p2p[1], 0);
+        ch_p2p_read_from(mesh.p2p[1], 0, SIZE_MAX);
         fill(out, BIG, 3);
         start_recv(1, BIG);
         start_send(1, BIG);

@@ -132,48 +132,53 @@ static inline bool recv_short(struct ch_p2p *p2p, struct ch_short *s, int looks)
     return take_next(p2p, peer, &s->envelope, s->data);
 }
 
-/* Those that go one way, in order, up to the first that is not short: none may overtake it. */
-static CH_ALWAYS_INLINE size_t all_of(struct ch_p2p *p2p, struct ch_short *parts, size_t count,
-                                      bool sends, int looks)
+/* Those that go one way, in order, up to the first that is not short: none may overtake it. True: all are done. */
+static CH_ALWAYS_INLINE bool all_of(struct ch_p2p *p2p, struct ch_short *parts, size_t count,
+                                    bool sends, int looks, size_t *done)
 {
-    size_t done = 0;
-
     for (size_t i = 0; i < count; i++) {
         if (parts[i].is_send != sends || parts[i].done)
             continue;
         parts[i].done = sends ? send_short(p2p, &parts[i]) : recv_short(p2p, &parts[i], looks);
         if (!parts[i].done)
-            break;
-        done++;
+            return false;
+        ++*done;
     }
-    return done;
+    return true;
 }
 
-/* As ch_p2p_leave(), but for refusals, of which there are none by this: whoever has some comes back for them. */
-static inline void leave(struct ch_p2p *p2p) CH_RELEASES(&p2p->lock) CH_NO_TSA
+/* Something is to be done without the lock. Refusals are not by this: whoever has some comes back for them. */
+static inline bool has_more(const struct ch_p2p *p2p)
 {
-    bool rung = p2p->rung;
-
-    if (CH_UNLIKELY(!ch_list_empty(&p2p->callbacks))) {
-        ch_p2p_leave_slow(p2p);
-        return;
-    }
-    p2p->rung = false;
-    ch_unlock(&p2p->lock);
-    if (CH_UNLIKELY(rung))
-        ch_bell_after_store(&p2p->bell);
+    return p2p->rung || !ch_list_empty(&p2p->callbacks);
 }
 
-size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, int looks)
+size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, int looks,
+                    const struct ch_meanwhile *meanwhile)
 {
     const choir_error *record;
     size_t done = 0;
+    bool ended, well, more;
 
     ch_lock(&p2p->lock);
-    if (count > 0 && !ch_context_ended(p2p, parts[0].envelope.context, &record)) {
-        done = all_of(p2p, parts, count, true, 0);
-        done += all_of(p2p, parts, count, false, looks);
-    }
-    leave(p2p);
+    ended = count == 0 || ch_context_ended(p2p, parts[0].envelope.context, &record);
+    well = !ended && all_of(p2p, parts, count, true, 0, &done);
+    if (meanwhile != NULL)
+        meanwhile->sent(meanwhile->arg, well);
+    if (!ended)
+        well &= all_of(p2p, parts, count, false, looks, &done);
+    more = has_more(p2p);
+    if (meanwhile != NULL)
+        meanwhile->end(meanwhile->arg, well && !more);
+    if (CH_UNLIKELY(more))
+        ch_p2p_leave(p2p);
+    else
+        ch_unlock(&p2p->lock);
     return done;
+}
+
+void ch_p2p_pass(struct ch_p2p *p2p)
+{
+    ch_lock(&p2p->lock);
+    ch_unlock(&p2p->lock);
 }

@@ -20,7 +20,7 @@ static struct ch_short part(bool is_send, uint32_t peer, void *data, size_t nbyt
 
 static size_t run(uint32_t rank, struct ch_short *s)
 {
-    return ch_p2p_short(mesh.p2p[rank], s, 1, LOOKS);
+    return ch_p2p_short(mesh.p2p[rank], s, 1, LOOKS, NULL);
 }
 
 static bool sent(size_t nbytes)
@@ -110,11 +110,11 @@ CHOIR_TEST(a_send_goes_before_a_receive_looks)
     mesh_open(&mesh, 2, ROOM);
     fill(out[0], 8, 1);
     fill(out[1], 8, 2);
-    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[0], there, 2, LOOKS), (size_t)1);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[0], there, 2, LOOKS, NULL), (size_t)1);
     CHOIR_CHECK(!there[0].done && there[1].done);
-    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], back, 2, LOOKS), (size_t)2);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], back, 2, LOOKS, NULL), (size_t)2);
     check_filled(in[1], 8, 1);
-    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[0], there, 1, LOOKS), (size_t)1);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[0], there, 1, LOOKS, NULL), (size_t)1);
     check_filled(in[0], 8, 2);
     mesh_close(&mesh);
 }
@@ -126,19 +126,19 @@ CHOIR_TEST(what_is_late_is_looked_for_again)
     struct ch_short large = part(false, 0, in[1], CH_P2P_EAGER + 1);
 
     mesh_open(&mesh, 2, ROOM);
-    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 2, LOOKS), (size_t)1);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 2, LOOKS, NULL), (size_t)1);
     CHOIR_CHECK(both[0].late && !both[0].done && both[1].done);
-    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 2, LOOKS), (size_t)0);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 2, LOOKS, NULL), (size_t)0);
     CHOIR_CHECK(sent(8));
-    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 2, LOOKS), (size_t)1);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 2, LOOKS, NULL), (size_t)1);
     CHOIR_CHECK(both[0].done && !both[0].late);
     check_filled(in[0], 8, 8);
     CHOIR_ROW("longer ones, and those behind another, are not late");
-    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], &large, 1, LOOKS), (size_t)0);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], &large, 1, LOOKS, NULL), (size_t)0);
     CHOIR_CHECK(!large.late);
     receive(CH_P2P_ANY, TAG, 8);
     both[0].done = false;
-    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 1, LOOKS), (size_t)0);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 1, LOOKS, NULL), (size_t)0);
     CHOIR_CHECK(!both[0].late);
     ch_p2p_cancel(mesh.p2p[1], &transfer, CHOIR_ERR_TIMEOUT);
     mesh_close(&mesh);
@@ -166,7 +166,7 @@ CHOIR_TEST(it_overtakes_nobody)
     check_received(9);
 
     CHOIR_ROW("a send that is not short is before it");
-    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[0], two, 2, LOOKS), (size_t)0);
+    CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[0], two, 2, LOOKS, NULL), (size_t)0);
     CHOIR_CHECK(!two[0].done && !two[1].done);
     mesh_close(&mesh);
 }

@@ -86,8 +86,8 @@ struct message {
     bool asked;           /* offered because of ASK: no charge */
     bool counted;         /* in peer->nfree */
     bool whole;           /* EAGER: all its bytes are here */
-    bool
-        lent; /* OFFER, ACCEPTED: at `remote` of its sender, as long as its withdrawals are `epoch` */
+    /* OFFER, ACCEPTED: it is at `remote` of its sender, as long as its withdrawals are `epoch`. */
+    bool lent;
     uint32_t epoch;
     uint64_t remote;
     struct buffer *buffer; /* EAGER */
@@ -174,9 +174,9 @@ struct ch_p2p {
     struct ch_list all;       /* every transfer under way, in the order they were started */
     struct ch_list callbacks; /* done, but on_done() is still to be called */
     uint64_t last_seq;
-    size_t read_from;  /* see ch_p2p_read_from() */
-    size_t kept_max;   /* CH_P2P_KEPT, less in tests; the same on all ranks */
-    uint32_t nholding; /* peers that hold messages back */
+    size_t read_from, read_to; /* see ch_p2p_read_from() */
+    size_t kept_max;           /* CH_P2P_KEPT, less in tests; the same on all ranks */
+    uint32_t nholding;         /* peers that hold messages back */
     bool rung; /* a transfer is done or there is more to do: ring when the lock is given back */
     choir_error no_memory; /* for a peer whose record there is no memory for */
 

@@ -276,7 +276,7 @@ static void cancel_at_any_moment(size_t read_from)
 
     mesh_open(&mesh, 2, 2048);
     for (uint32_t r = 0; r < 2; r++)
-        ch_p2p_read_from(mesh.p2p[r], read_from);
+        ch_p2p_read_from(mesh.p2p[r], read_from, SIZE_MAX);
     for (size_t i = 0; i < CH_ARRAY_LEN(sizes); i++) {
         for (int mode = 0; mode < 4; mode++) {
             for (int turn = 0; turn < 60; turn += step) {

@@ -145,7 +145,8 @@ static bool start_short(struct rank *r, struct item *it)
                           .peer = (uint32_t)it->peer,
                           .is_send = it->is_send };
 
-    if (it->peer == CH_P2P_ANY || ch_p2p_short(mesh.p2p[r->rank], &s, 1, (int)draw(r, 3)) == 0)
+    if (it->peer == CH_P2P_ANY ||
+        ch_p2p_short(mesh.p2p[r->rank], &s, 1, (int)draw(r, 3), NULL) == 0)
         return false;
     it->transfer.status = CHOIR_OK;
     atomic_store(&it->transfer.done, 1);
@@ -292,7 +293,7 @@ static void run_traffic(uint64_t seed)
     for (uint32_t r = 0; r < RANKS; r++)
         mesh.p2p[r]->kept_max = kept[seed % CH_ARRAY_LEN(kept)];
     for (uint32_t r = 0; r < RANKS; r++)
-        ch_p2p_read_from(mesh.p2p[r], (seed / 2 + r) % 3 == 0 ? SIZE_MAX : 0);
+        ch_p2p_read_from(mesh.p2p[r], (seed / 2 + r) % 3 == 0 ? SIZE_MAX : 0, SIZE_MAX);
     for (uint32_t r = 0; r < RANKS; r++)
         plan(&ranks[r], r);
     for (uint32_t r = 0; r < RANKS; r++)

@@ -102,6 +102,8 @@ static bool may_be_in_place(const struct act *act)
     case GATHER:
     case SCATTER:
         return act->rank == c->root;
+    case ALLTOALL_BASE:
+        return naive_in_count(c, act->rank, 0) == naive_out_count(c, act->rank, 0);
     default:
         return false;
     }

@@ -65,7 +65,7 @@ static void recv_short(struct ch_p2p *p2p)
     static unsigned char small[24];
     struct ch_short s = { .envelope = { 1, 9, 5, sizeof(small) }, .data = small, .peer = 1 };
 
-    ch_p2p_short(p2p, &s, 1, 1);
+    ch_p2p_short(p2p, &s, 1, 1, NULL);
 }
 
 /* Hand the bytes over as the peer's side of the ring would. */
