@@ -5,9 +5,14 @@
 
 set(CHOIR_PYTHON AUTO CACHE STRING "Build the Python package: ON, OFF, or AUTO for where Python's headers are")
 
-# A sanitized extension only loads into an interpreter that was started for it, so it has to be asked for.
+# A sanitized extension only loads into an interpreter that was started for it, as tests/python/python_sanitized.py does
+# with gcc's address sanitizer; others have to be asked for.
 set(choir_python OFF)
-if(CHOIR_PYTHON STREQUAL "AUTO" AND NOT CHOIR_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+set(python_loads ON)
+if(CHOIR_SANITIZE AND NOT (CHOIR_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU"))
+    set(python_loads OFF)
+endif()
+if(CHOIR_PYTHON STREQUAL "AUTO" AND python_loads AND NOT CMAKE_CROSSCOMPILING)
     find_package(Python3 3.11 QUIET COMPONENTS Interpreter Development.Module)
     set(choir_python ${Python3_Development.Module_FOUND})
 elseif(CHOIR_PYTHON AND NOT CHOIR_PYTHON STREQUAL "AUTO")

@@ -12,8 +12,8 @@ manual pages hold here too; docs/python.md has the tour.
 from choir import _choir
 from choir._choir import (
     Batch, DeadRankError, ElementTypeError, Error, ForkedError, Group, InterruptedError, InvalidError, MismatchError,
-    NetworkError, NoMemoryError, NotPermittedError, ProtocolError, QueueEmptyError, RemoteError, StateError, Store,
-    StoreServer, SystemCallError, TimeoutError, UnsupportedError, Work, fake_group, init, open_store, params, reduce_local,
+    NetworkError, NoMemoryError, NotPermittedError, ProtocolError, QueueEmptyError, RemoteError, Sparse, StateError,
+    Store, StoreServer, SystemCallError, TimeoutError, UnsupportedError, Work, fake_group, init, open_store, params, reduce_local,
     serve_store, trace_dump, trace_reset)
 from choir import _objects as _objects
 
@@ -22,6 +22,6 @@ __version__ = _choir.version()
 __all__ = [
     "Batch", "DeadRankError", "ElementTypeError", "Error", "ForkedError", "Group", "InterruptedError", "InvalidError",
     "MismatchError", "NetworkError", "NoMemoryError", "NotPermittedError", "ProtocolError", "QueueEmptyError", "RemoteError",
-    "StateError", "Store", "StoreServer", "SystemCallError", "TimeoutError", "UnsupportedError", "Work", "fake_group", "init",
+    "Sparse", "StateError", "Store", "StoreServer", "SystemCallError", "TimeoutError", "UnsupportedError", "Work", "fake_group", "init",
     "open_store", "params", "reduce_local", "serve_store", "trace_dump", "trace_reset",
 ]

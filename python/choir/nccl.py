@@ -177,16 +177,26 @@ class IdLengthError(ArgumentError):
 _failures: dict[type[_choir.Error], type[_choir.Error]] = {}
 
 
+def _and_runtime_error(plain: type[_choir.Error]) -> type[_choir.Error]:
+    """The class of that name which is a RuntimeError too. It is no attribute of this module, where TimeoutError is Python's, so
+    that pickle has to be told where it is from."""
+    if plain not in _failures:
+        _failures[plain] = type(plain.__name__, (plain, RuntimeError), {
+            "__module__": __name__, "__doc__": plain.__doc__,
+            "__reduce__": lambda self: (_again, (plain, self.args, self.__dict__))})
+    return _failures[plain]
+
+
+def _again(plain: type[_choir.Error], args: tuple[typing.Any, ...], record: dict[str, typing.Any]) -> _choir.Error:
+    """An error of that class as it was."""
+    made = _and_runtime_error(plain)(*args)
+    made.__dict__.update(record)
+    return made
+
+
 def _failure(error: _choir.Error, rule: str | None, index: int) -> _choir.Error:
     """The library's `error` as one of this module: of the rule's class, or of one that is a RuntimeError too."""
-    plain = type(error)
-    if rule is not None:
-        kind = globals()[rule]
-    elif plain not in _failures:
-        kind = _failures.setdefault(plain, type(plain.__name__, (plain, RuntimeError),
-                                                {"__module__": __name__, "__doc__": plain.__doc__}))
-    else:
-        kind = _failures[plain]
+    kind = globals()[rule] if rule is not None else _and_runtime_error(type(error))
     made: _choir.Error = kind(*error.args)
     made.__dict__.update(error.__dict__)
     if rule is not None:
@@ -352,6 +362,17 @@ def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = 
     _choir._nccl_all_reduce(inputs, outputs, op, streams, comms, timeout)
 
 
+def _of_root(inputs: Collection[Tensor], outputs: Sequence[Tensor], root: int, comms: typing.Any) -> Tensor | None:
+    """The output beside the root's input; None if the root is not here, or is none, which the call itself tells."""
+    if len(outputs) != len(inputs):
+        raise OutputCountError(f"reduce: {len(outputs)} outputs for {len(inputs)} inputs, expected one, or as many")
+    ranks: Iterable[int] = range(len(outputs))
+    if comms is not None:
+        listed = comms if isinstance(comms, Sequence) else [comms]
+        ranks = [_choir._nccl_comm_info(getattr(comm, "capsule", comm))[0] for comm in listed]
+    return dict(zip(ranks, outputs)).get(root)
+
+
 def reduce(inputs: Collection[Tensor], output: typing.Any = None, root: int = 0, op: int = SUM,
            streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *, outputs: Sequence[Tensor] | None = None,
            timeout: Timeout = None) -> None:
@@ -361,11 +382,11 @@ def reduce(inputs: Collection[Tensor], output: typing.Any = None, root: int = 0,
         if output is not None:
             raise ValueError("output and outputs are both given: expected one; outputs is deprecated")
         warnings.warn("reduce: outputs is deprecated, output takes the tensor itself", FutureWarning, stacklevel=2)
-        output = outputs[root]
+        output = _of_root(inputs, outputs, root, comms)
     elif isinstance(output, Sequence) and not _has_buffer(output):
         warnings.warn("reduce: a sequence as output is deprecated, output takes the tensor itself", FutureWarning,
                       stacklevel=2)
-        output = output[root]
+        output = _of_root(inputs, output, root, comms)
     _choir._nccl_reduce(inputs, output, root, op, streams, comms, timeout)
 
 

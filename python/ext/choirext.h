@@ -19,6 +19,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <choir/choir.h>
 
@@ -34,10 +35,15 @@ enum { PY_NEXCHANGES = 4 };
 /* One for each interpreter that has imported the module; every object of ours points to it. */
 struct py_state {
     PyObject *module; /* borrowed */
-    PyTypeObject *group_type, *work_type, *batch_type, *store_type, *server_type;
+    PyTypeObject *group_type, *work_type, *batch_type, *store_type, *server_type, *sparse_type,
+        *part_type;
     PyObject *error;                 /* choir.Error */
     PyObject *by_status[PY_NSTATUS]; /* its subclass for status -i; NULL: none */
     struct py_group *groups;         /* all that are open, for the end of the interpreter */
+    struct {
+        unsigned count;
+        pid_t process; /* a forked child has none of them */
+    } ending;          /* groups that nobody refers to any more, and that are not gone yet */
 
     /* Types of tensors met lately, and how they are read. */
     struct {
@@ -45,6 +51,7 @@ struct py_state {
         const struct dl_exchange *exchange; /* NULL: it has none */
     } exchanges[PY_NEXCHANGES];
     unsigned next_exchange;
+    PyObject *is_conj, *is_neg, *detach; /* names of PyTorch's methods */
 };
 
 struct py_state *py_state_of(PyObject *module);
@@ -55,8 +62,10 @@ int py_group_add(struct py_state *state);
 int py_work_add(struct py_state *state);
 int py_batch_add(struct py_state *state);
 int py_store_add(struct py_state *state);
+int py_sparse_add(struct py_state *state);
 int py_nccl_add(struct py_state *state);
 int py_tools_add(struct py_state *state);
+int py_dlpack_add(struct py_state *state);
 
 /* Have `list` as methods of the type, which other files define. */
 int py_add_methods(PyTypeObject *type, PyMethodDef *list);
@@ -85,6 +94,16 @@ bool py_return(void);
 /* For ends that cannot raise: signals are left for later. */
 void py_leave_quietly(void);
 
+/* A callback of the library's, on any thread, also on one that is between the two: in between, Python may be touched,
+ * and called back from there. */
+struct py_visit {
+    PyGILState_STATE held;
+    PyThreadState *away;
+    bool raised, deaf;
+};
+struct py_visit py_visit_begin(void);
+void py_visit_end(struct py_visit visit);
+
 /* Function and flags of a method's table entry. */
 #define PY_METHOD(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
 
@@ -105,13 +124,17 @@ int py_params_read(const struct py_params *params, PyObject *const *args, Py_ssi
 /* 0, or -1 with an exception. Each takes NULL for the default, and leaves *out alone then. */
 int py_read_int(PyObject *value, const char *name, int *out);
 int py_read_bool(PyObject *value, bool *out);
-int py_read_double(PyObject *value, double *out);
+int py_read_double(PyObject *value, const char *name, double *out);
+int py_read_size(PyObject *value, const char *name, size_t *out);      /* not NULL */
 int py_read_text(PyObject *value, const char *name, const char **out); /* lives as long as value */
 int py_read_redop(PyObject *value, choir_redop *out);
 int py_read_type(PyObject *value, choir_type *out);
 
 /* Seconds (a number or a timedelta) to milliseconds: None is 0, the object's own; infinite is -1, none. */
 int py_read_timeout(PyObject *value, int64_t *out);
+
+/* The same for a property that is set: None would mean nothing. */
+int py_read_new_timeout(PyObject *value, int64_t *out);
 
 /* --- buffers (py_buffer.c) --------------------------------------------------------------------------- */
 
@@ -134,6 +157,7 @@ enum py_access {
     PY_READ = 0,
     PY_WRITE = 1,
     PY_LASTING = 2, /* the memory is used after the method has returned */
+    PY_MOVED = 4,   /* elements are copied, not added up: types that only are that will do */
 };
 
 /* `type` is a name given by the caller (bf16), or NULL: what the object says. 0, or -1 with an exception; then
@@ -173,9 +197,13 @@ struct py_lent *py_lent_create(void);
 void py_lent_release(struct py_lent *lent); /* the memory goes back; the struct stays */
 void py_lent_destroy(struct py_lent *lent); /* and all behind it; accepts NULL */
 
+/* For the collector: what they hold, as far as it is known to Python. */
+int py_lent_visit(const struct py_lent *lent, visitproc visit, void *arg);
+
 /* One buffer or list more: NULL with an exception. */
 choir_buf *py_lend(struct py_state *state, struct py_lent *lent, PyObject *object, unsigned access,
                    PyObject *type);
+bool py_is_list(PyObject *object); /* of buffers, not one itself */
 struct py_list *py_lend_list(struct py_state *state, struct py_lent *lent, PyObject *sequence,
                              const char *name, unsigned access, PyObject *type);
 
@@ -186,13 +214,14 @@ struct py_list *py_lend_lists(struct py_state *state, struct py_lent *lent, PyOb
 /* --- groups (py_group.c) ----------------------------------------------------------------------------- */
 
 struct py_batch;
+struct py_open;
 
 struct py_group {
     PyObject_HEAD struct py_state *state;
     choir_group *group;           /* NULL: closed */
     unsigned nusing;              /* calls under way, on whatever thread */
     bool closing;                 /* closed while in use: the last one ends it */
-    struct py_batch *batches;     /* those that are open */
+    struct py_open *batches;      /* those that are open (py_batch.c) */
     struct py_lent *unwaited;     /* of works under way whose handle is gone */
     struct py_group *prev, *next; /* of state->groups */
 };
@@ -216,9 +245,14 @@ void py_groups_end(struct py_state *state);
 
 /* --- batches (py_batch.c) ---------------------------------------------------------------------------- */
 
-/* This thread's batch of that group, or NULL. */
-struct py_batch *py_batch_find(const struct py_group *group);
+/* This thread's batch of that group, referenced, or NULL. -1 with an exception: it had one, which somebody dropped. */
+int py_batch_find(struct py_group *group, struct py_batch **out);
+bool py_batch_is_open(const struct py_group *group, const struct py_batch *batch);
 void py_batch_keep(struct py_batch *batch, struct py_lent *lent);
+void py_batch_unref(struct py_batch *batch); /* accepts NULL */
+
+/* The group is gone: so are those that were left open. */
+void py_batches_forget(struct py_group *group);
 
 extern PyMethodDef py_batch_methods[];
 
@@ -241,7 +275,7 @@ PyObject *py_store_wrap(struct py_state *state, choir_store *store);
 /* The library's store; stays the object's. NULL with an exception. */
 choir_store *py_store_borrow(struct py_state *state, PyObject *object);
 
-/* --- operations (py_coll.c, py_coll_lists.c, py_p2p.c) ------------------------------------------------ */
+/* --- operations (py_coll.c, py_coll_lists.c, py_p2p.c, py_sparse.c) ----------------------------------- */
 
 /* Every operation ends with these parameters, by name only. */
 #define PY_COMMON_NAMES "timeout", "algo", "dtype", "async_op", NULL
@@ -252,17 +286,18 @@ enum py_common { PY_TIMEOUT, PY_ALGO, PY_DTYPE, PY_ASYNC, PY_NCOMMON };
  *
  *   if (py_call_begin(...) < 0 || <more arguments> || <py_call_lend()...>)
  *       return py_call_fail(&call);
- *   PY_CALL(&call, choir_x(call.group, ..., &call.opts, call.work_out));
+ *   PY_ISSUE(&call, choir_x(call.group, ..., &call.opts, call.work_out));
  *   return py_call_end(&call, result);
  */
 struct py_call {
     struct py_group *self;
+    const char *method;
     choir_group *group;
     choir_coll_opts opts;
     PyObject *dtype;
     bool async_op, raised;
     choir_status rc;
-    struct py_batch *batch; /* it is part of */
+    struct py_batch *batch; /* it is part of; referenced */
     choir_work *work, **work_out;
     unsigned lasting; /* PY_LASTING, or 0 */
     struct py_lent *lent;
@@ -272,9 +307,11 @@ struct py_call {
 int py_call_begin(struct py_call *call, PyObject *self, const struct py_params *params,
                   PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **given,
                   int common);
+int py_call_read_reduction(struct py_call *call, PyObject *op, PyObject *factor);
 choir_buf *py_call_lend(struct py_call *call, PyObject *object, enum py_access access);
 struct py_list *py_call_lend_list(struct py_call *call, PyObject *sequence, const char *name,
                                   enum py_access access);
+bool py_call_ready(struct py_call *call);
 PyObject *py_call_fail(struct py_call *call);
 PyObject *py_call_end(struct py_call *call, PyObject *result);
 PyObject *py_call_end_source(struct py_call *call, int source);
@@ -286,6 +323,13 @@ PyObject *py_call_end_source(struct py_call *call, int source);
         (call)->raised = py_return();                                                              \
     } while (0)
 
-extern PyMethodDef py_coll_methods[], py_list_methods[], py_p2p_methods[];
+/* The same for an operation. */
+#define PY_ISSUE(call, expression)                                                                 \
+    do {                                                                                           \
+        if (py_call_ready(call))                                                                   \
+            PY_CALL(call, expression);                                                             \
+    } while (0)
+
+extern PyMethodDef py_coll_methods[], py_list_methods[], py_p2p_methods[], py_sparse_methods[];
 
 #endif

@@ -69,6 +69,14 @@ int py_params_read(const struct py_params *params, PyObject *const *args, Py_ssi
 
 /* --- values ------------------------------------------------------------------------------------------- */
 
+/* A value that is not what it should be: what says so names the argument. Other failures, of code that reading it ran, stay. */
+static int expected(const char *name, const char *what, PyObject *value)
+{
+    if (PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError, "%s: %s is expected, not %R", name, what, value);
+    return -1;
+}
+
 int py_read_int(PyObject *value, const char *name, int *out)
 {
     long number;
@@ -76,10 +84,10 @@ int py_read_int(PyObject *value, const char *name, int *out)
     if (value == NULL)
         return 0;
     number = PyLong_AsLong(value);
-    if (number == -1 && PyErr_Occurred())
-        return -1;
-    if (number > INT32_MAX || number < INT32_MIN) {
-        PyErr_Format(PyExc_OverflowError, "%s: %ld does not fit into 32 bits", name, number);
+    if (number == -1 && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError))
+        return expected(name, "an int", value);
+    if (PyErr_Occurred() || number > INT32_MAX || number < INT32_MIN) {
+        PyErr_Format(PyExc_OverflowError, "%s: %R does not fit into 32 bits", name, value);
         return -1;
     }
     *out = (int)number;
@@ -99,7 +107,22 @@ int py_read_bool(PyObject *value, bool *out)
     return 0;
 }
 
-int py_read_double(PyObject *value, double *out)
+int py_read_size(PyObject *value, const char *name, size_t *out)
+{
+    size_t number = PyLong_AsSize_t(value);
+
+    if (number != (size_t)-1 || !PyErr_Occurred()) {
+        *out = number;
+        return 0;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError))
+        return expected(name, "an int", value);
+    PyErr_Format(PyExc_ValueError, "%s: %R; expected 0 or more elements, of one buffer", name,
+                 value);
+    return -1;
+}
+
+int py_read_double(PyObject *value, const char *name, double *out)
 {
     double number;
 
@@ -107,7 +130,7 @@ int py_read_double(PyObject *value, double *out)
         return 0;
     number = PyFloat_AsDouble(value);
     if (number == -1.0 && PyErr_Occurred())
-        return -1;
+        return expected(name, "a number", value);
     *out = number;
     return 0;
 }
@@ -237,7 +260,7 @@ int py_read_timeout(PyObject *value, int64_t *out)
         return 0;
     seconds = seconds_of(value);
     if (seconds == -1.0 && PyErr_Occurred())
-        return -1;
+        return expected("timeout", "a number of seconds or a timedelta", value);
     if (!(seconds > 0)) {
         PyErr_Format(PyExc_ValueError,
                      "timeout: %R; expected seconds above 0, None for the default, or "
@@ -250,4 +273,12 @@ int py_read_timeout(PyObject *value, int64_t *out)
     else /* never 0, which means something else */
         *out = seconds < 1e-3 ? 1 : (int64_t)ceil(seconds * 1e3);
     return 0;
+}
+
+int py_read_new_timeout(PyObject *value, int64_t *out)
+{
+    if (value != NULL && value != Py_None)
+        return py_read_timeout(value, out);
+    PyErr_SetString(PyExc_TypeError, "timeout: seconds are expected, or math.inf for none");
+    return -1;
 }

@@ -9,29 +9,77 @@
 
 struct py_batch {
     PyObject_HEAD struct py_group *group;
-    struct py_batch *next; /* of group->batches, while it is open */
-    const void *thread;    /* whose it is, while it is open; NULL: it is not */
-    struct py_lent *lent;  /* of all its parts */
+    struct py_open *open; /* while it is; or NULL */
+    struct py_lent *lent; /* of all its parts */
     bool async_op, used;
     PyObject *work; /* when it has ended, with async_op; or NULL */
 };
 
+/* The library's batch, which only its thread can end. */
+struct py_open {
+    struct py_open *next; /* of group->batches */
+    uint64_t thread;
+    struct py_batch *batch; /* NULL: somebody else dropped it */
+};
+
 /* --- whose it is ------------------------------------------------------------------------------------------------ */
 
-static const void *this_thread(void)
+/* A number that no other thread has or had: what the system calls a thread is used again. */
+static uint64_t this_thread(void)
 {
-    static _Thread_local char me;
+    static _Thread_local uint64_t mine;
+    static uint64_t last; /* under the interpreter's lock */
 
-    return &me;
+    if (mine == 0)
+        mine = ++last;
+    return mine;
 }
 
-struct py_batch *py_batch_find(const struct py_group *group)
+static struct py_open *find_open(const struct py_group *group)
 {
-    struct py_batch *batch = group->batches;
+    struct py_open *open = group->batches;
 
-    while (batch != NULL && batch->thread != this_thread())
-        batch = batch->next;
-    return batch;
+    while (open != NULL && open->thread != this_thread())
+        open = open->next;
+    return open;
+}
+
+static void close_open(struct py_group *group, struct py_open *open)
+{
+    struct py_open **at = &group->batches;
+
+    while (*at != open)
+        at = &(*at)->next;
+    *at = open->next;
+    if (open->batch != NULL)
+        open->batch->open = NULL;
+    PyMem_Free(open);
+}
+
+int py_batch_find(struct py_group *group, struct py_batch **out)
+{
+    struct py_open *open = find_open(group);
+
+    *out = NULL;
+    if (open == NULL)
+        return 0;
+    if (open->batch != NULL) {
+        *out = (struct py_batch *)Py_NewRef((PyObject *)open->batch);
+        return 0;
+    }
+    close_open(group, open);
+    (void)choir_batch_drop(group->group);
+    py_raise(
+        group->state, CHOIR_ERR_STATE, "batch",
+        "batch: this thread's was dropped by another before it ended; nothing of it was issued");
+    return -1;
+}
+
+bool py_batch_is_open(const struct py_group *group, const struct py_batch *batch)
+{
+    const struct py_open *open = find_open(group);
+
+    return batch == NULL ? open == NULL : open != NULL && open->batch == batch;
 }
 
 void py_batch_keep(struct py_batch *batch, struct py_lent *lent)
@@ -40,15 +88,33 @@ void py_batch_keep(struct py_batch *batch, struct py_lent *lent)
     batch->lent = lent;
 }
 
-static void unlink_batch(struct py_batch *self)
+void py_batch_unref(struct py_batch *batch)
 {
-    struct py_batch **at = &self->group->batches;
+    Py_XDECREF((PyObject *)batch);
+}
 
-    while (*at != NULL && *at != self)
-        at = &(*at)->next;
-    if (*at != NULL)
-        *at = self->next;
-    self->thread = NULL;
+void py_batches_forget(struct py_group *group)
+{
+    while (group->batches != NULL)
+        close_open(group, group->batches);
+}
+
+/* It is not going to end: what is in it is never issued. Another thread's calls would go into it for ever; that thread ends
+ * it, and is told, with its next call. */
+static void abandon(struct py_batch *self)
+{
+    struct py_lent *lent = self->lent;
+
+    self->lent = NULL;
+    if (self->open != NULL && self->open->thread == this_thread()) {
+        close_open(self->group, self->open);
+        if (self->group->group != NULL)
+            (void)choir_batch_drop(self->group->group);
+    } else if (self->open != NULL) {
+        self->open->batch = NULL;
+        self->open = NULL;
+    }
+    py_lent_destroy(lent);
 }
 
 /* --- its life ----------------------------------------------------------------------------------------------------- */
@@ -80,37 +146,63 @@ static int traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(object));
     Py_VISIT((PyObject *)self->group);
     Py_VISIT(self->work);
-    return 0;
+    return py_lent_visit(self->lent, visit, arg);
 }
 
 static int clear(PyObject *object)
 {
-    Py_CLEAR(((struct py_batch *)object)->work);
+    struct py_batch *self = (struct py_batch *)object;
+
+    abandon(self);
+    Py_CLEAR(self->work);
     return 0;
 }
 
-/* An open one is on the stack of a with statement; only an interpreter that ends, or a program that calls __enter__ by
- * hand, drops it: its operations were never issued. */
+/* An open one is on the stack of a with statement; only an interpreter that ends, a program that calls __enter__ by
+ * hand, or a generator that is closed by another thread than ran it, drops it. */
 static void dealloc(PyObject *object)
 {
     struct py_batch *self = (struct py_batch *)object;
     PyTypeObject *type = Py_TYPE(object);
 
     PyObject_GC_UnTrack(object);
-    if (self->thread != NULL)
-        unlink_batch(self);
-    py_lent_destroy(self->lent);
-    Py_CLEAR(self->work);
+    (void)clear(object);
     Py_XDECREF((PyObject *)self->group);
     PyObject_GC_Del(object);
     Py_DECREF(type);
+}
+
+static void make_open(struct py_batch *self, struct py_open *open)
+{
+    *open = (struct py_open){ self->group->batches, this_thread(), self };
+    self->group->batches = self->open = open;
+    self->used = true;
+}
+
+static PyObject *begin(struct py_batch *self, choir_group *group)
+{
+    struct py_open *open;
+    struct py_batch *other = NULL;
+
+    if (py_batch_find(self->group, &other) < 0)
+        return NULL;
+    py_batch_unref(other); /* the library refuses another */
+    open = PyMem_Malloc(sizeof(*open));
+    if (open == NULL)
+        return PyErr_NoMemory();
+    if (choir_batch_begin(group) != CHOIR_OK) {
+        PyMem_Free(open);
+        return py_raise_last(self->group->state);
+    }
+    make_open(self, open);
+    return Py_NewRef((PyObject *)self);
 }
 
 static PyObject *enter(PyObject *object, PyObject *unused)
 {
     struct py_batch *self = (struct py_batch *)object;
     choir_group *group;
-    choir_status rc;
+    PyObject *result;
 
     (void)unused;
     if (self->used)
@@ -119,15 +211,9 @@ static PyObject *enter(PyObject *object, PyObject *unused)
     group = py_group_enter(self->group, "batch");
     if (group == NULL)
         return NULL;
-    rc = choir_batch_begin(group);
+    result = begin(self, group);
     py_group_exit(self->group);
-    if (rc != CHOIR_OK)
-        return py_raise_last(self->group->state);
-    self->used = true;
-    self->thread = this_thread();
-    self->next = self->group->batches;
-    self->group->batches = self;
-    return Py_NewRef(object);
+    return result;
 }
 
 /* What is borrowed passes to the work, if it goes on. */
@@ -161,10 +247,10 @@ static PyObject *leave(PyObject *object, PyObject *args)
     choir_group *group;
 
     (void)args;
-    if (self->thread != this_thread())
+    if (self->open == NULL || self->open->thread != this_thread())
         return py_raise(self->group->state, CHOIR_ERR_STATE, "batch",
                         "batch: it ends on the thread that began it");
-    unlink_batch(self);
+    close_open(self->group, self->open);
     group = py_group_enter(self->group, "batch");
     if (group == NULL)
         return NULL;

@@ -3,6 +3,8 @@
  */
 #include "choirext.h"
 
+#include <stdio.h>
+
 static int read_common(struct py_call *call, PyObject **common)
 {
     if (py_read_timeout(common[PY_TIMEOUT], &call->opts.timeout_ms) < 0 ||
@@ -16,7 +18,8 @@ static int read_common(struct py_call *call, PyObject **common)
 /* What is borrowed beyond the call has a place of its own. */
 static int find_place(struct py_call *call)
 {
-    call->batch = call->self->batches != NULL ? py_batch_find(call->self) : NULL;
+    if (call->self->batches != NULL && py_batch_find(call->self, &call->batch) < 0)
+        return -1;
     if (!call->async_op && call->batch == NULL) {
         py_lent_init(&call->here);
         call->lent = &call->here;
@@ -34,9 +37,12 @@ int py_call_begin(struct py_call *call, PyObject *self, const struct py_params *
                   int common)
 {
     call->self = (struct py_group *)self;
+    call->method = params->method;
     call->group = NULL;
     call->opts = (choir_coll_opts){ .size = sizeof(call->opts) };
     call->async_op = call->raised = false;
+    call->rc = CHOIR_OK;
+    call->batch = NULL;
     call->work = NULL;
     call->work_out = NULL;
     call->lasting = 0;
@@ -46,6 +52,15 @@ int py_call_begin(struct py_call *call, PyObject *self, const struct py_params *
         return -1;
     call->group = py_group_enter(call->self, params->method);
     return call->group != NULL ? find_place(call) : -1;
+}
+
+int py_call_read_reduction(struct py_call *call, PyObject *op, PyObject *factor)
+{
+    call->opts.factor = 1;
+    if (py_read_redop(op, &call->opts.op) < 0 ||
+        py_read_double(factor, "factor", &call->opts.factor) < 0)
+        return -1;
+    return 0;
 }
 
 choir_buf *py_call_lend(struct py_call *call, PyObject *object, enum py_access access)
@@ -60,6 +75,19 @@ struct py_list *py_call_lend_list(struct py_call *call, PyObject *sequence, cons
                         call->dtype);
 }
 
+/* Reading a buffer may run any code: whether the call is part of a batch must not have changed by that. If so there is an
+ * exception. */
+bool py_call_ready(struct py_call *call)
+{
+    if (call->self->batches == NULL ? call->batch == NULL
+                                    : py_batch_is_open(call->self, call->batch))
+        return true;
+    py_raise(call->self->state, CHOIR_ERR_STATE, "batch",
+             "batch: one was begun or ended while a buffer was being read");
+    call->raised = true;
+    return false;
+}
+
 static void give_back(struct py_call *call)
 {
     if (call->lent == &call->here)
@@ -71,16 +99,27 @@ static void give_back(struct py_call *call)
 PyObject *py_call_fail(struct py_call *call)
 {
     give_back(call);
+    py_batch_unref(call->batch);
     if (call->group != NULL)
         py_group_exit(call->self);
     return NULL;
+}
+
+/* What is refused has not become an operation yet: the record does not name it. */
+static void raise_last(struct py_call *call)
+{
+    choir_error record = *choir_last_error_record();
+
+    if (record.operation[0] == '\0')
+        snprintf(record.operation, sizeof(record.operation), "%s", call->method);
+    py_raise_record(call->self->state, &record);
 }
 
 /* The call was refused, has failed, or a signal's handler has raised. */
 static PyObject *fail(struct py_call *call)
 {
     if (!call->raised)
-        py_raise_last(call->self->state);
+        raise_last(call);
     if (call->work != NULL) { /* issued before the handler raised */
         py_group_keep(call->self, call->work, call->lent);
         call->lent = NULL;
@@ -95,6 +134,7 @@ static PyObject *end_later(struct py_call *call, PyObject *result, enum py_gives
 
     if (call->batch != NULL) {
         py_batch_keep(call->batch, call->lent);
+        py_batch_unref(call->batch);
         Py_INCREF(made);
     } else {
         made = py_work_wrap(call->self, call->work, call->lent, result, gives);

@@ -37,14 +37,6 @@ static int lend_input(struct py_call *call, const choir_buf *buf, PyObject *inpu
     return 0;
 }
 
-static int read_reduction(struct py_call *call, PyObject *op, PyObject *factor)
-{
-    call->opts.factor = 1;
-    if (py_read_redop(op, &call->opts.op) < 0 || py_read_double(factor, &call->opts.factor) < 0)
-        return -1;
-    return 0;
-}
-
 static PyObject *all_reduce(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                             PyObject *kwnames)
 {
@@ -56,11 +48,11 @@ static PyObject *all_reduce(PyObject *self, PyObject *const *args, Py_ssize_t na
     choir_buf *buf;
 
     if (py_call_begin(&call, self, &params, args, nargs, kwnames, given, COMMON) < 0 ||
-        read_reduction(&call, given[OP], given[FACTOR]) < 0 ||
+        py_call_read_reduction(&call, given[OP], given[FACTOR]) < 0 ||
         (buf = py_call_lend(&call, given[TENSOR], PY_WRITE)) == NULL ||
         lend_input(&call, buf, given[INPUT]) < 0)
         return py_call_fail(&call);
-    PY_CALL(&call, choir_allreduce(call.group, *buf, &call.opts, call.work_out));
+    PY_ISSUE(&call, choir_allreduce(call.group, *buf, &call.opts, call.work_out));
     return py_call_end(&call, given[TENSOR]);
 }
 
@@ -76,7 +68,7 @@ static PyObject *reduce(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
     choir_buf *buf;
 
     if (py_call_begin(&call, self, &params, args, nargs, kwnames, given, COMMON) < 0 ||
-        read_reduction(&call, given[OP], given[FACTOR]) < 0 ||
+        py_call_read_reduction(&call, given[OP], given[FACTOR]) < 0 ||
         py_read_int(given[ROOT], "root", &call.opts.root) < 0)
         return py_call_fail(&call);
     /* Only the root's is written. */
@@ -84,7 +76,7 @@ static PyObject *reduce(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                        call.opts.root == choir_group_rank(call.group) ? PY_WRITE : PY_READ);
     if (buf == NULL || lend_input(&call, buf, given[INPUT]) < 0)
         return py_call_fail(&call);
-    PY_CALL(&call, choir_reduce(call.group, *buf, &call.opts, call.work_out));
+    PY_ISSUE(&call, choir_reduce(call.group, *buf, &call.opts, call.work_out));
     return py_call_end(&call, given[TENSOR]);
 }
 
@@ -99,11 +91,11 @@ static PyObject *all_reduce_coalesced(PyObject *self, PyObject *const *args, Py_
     struct py_list *list;
 
     if (py_call_begin(&call, self, &params, args, nargs, kwnames, given, COMMON) < 0 ||
-        read_reduction(&call, given[OP], given[FACTOR]) < 0 ||
+        py_call_read_reduction(&call, given[OP], given[FACTOR]) < 0 ||
         (list = py_call_lend_list(&call, given[TENSORS], "tensors", PY_WRITE)) == NULL)
         return py_call_fail(&call);
-    PY_CALL(&call, choir_allreduce_coalesced(call.group, list->bufs, list->count, &call.opts,
-                                             call.work_out));
+    PY_ISSUE(&call, choir_allreduce_coalesced(call.group, list->bufs, list->count, &call.opts,
+                                              call.work_out));
     return py_call_end(&call, given[TENSORS]);
 }
 
@@ -126,7 +118,7 @@ static PyObject *broadcast(PyObject *self, PyObject *const *args, Py_ssize_t nar
                        call.opts.root == choir_group_rank(call.group) ? PY_READ : PY_WRITE);
     if (buf == NULL)
         return py_call_fail(&call);
-    PY_CALL(&call, choir_broadcast(call.group, *buf, &call.opts, call.work_out));
+    PY_ISSUE(&call, choir_broadcast(call.group, *buf, &call.opts, call.work_out));
     return py_call_end(&call, given[TENSOR]);
 }
 
@@ -140,7 +132,7 @@ static PyObject *barrier(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 
     if (py_call_begin(&call, self, &params, args, nargs, kwnames, given, COMMON) < 0)
         return py_call_fail(&call);
-    PY_CALL(&call, choir_barrier(call.group, &call.opts, call.work_out));
+    PY_ISSUE(&call, choir_barrier(call.group, &call.opts, call.work_out));
     return py_call_end(&call, Py_None);
 }
 
@@ -161,7 +153,7 @@ static PyObject *monitored_barrier(PyObject *self, PyObject *const *args, Py_ssi
         PyErr_SetString(PyExc_ValueError, "monitored_barrier is always done on return");
         return py_call_fail(&call);
     }
-    PY_CALL(&call, choir_monitored_barrier(call.group, name_all, &call.opts));
+    PY_ISSUE(&call, choir_monitored_barrier(call.group, name_all, &call.opts));
     return py_call_end(&call, Py_None);
 }
 

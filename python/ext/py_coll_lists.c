@@ -3,11 +3,6 @@
  */
 #include "choirext.h"
 
-static bool is_list(PyObject *object)
-{
-    return PyList_Check(object) || PyTuple_Check(object);
-}
-
 /* The library reads as many buffers as the group has ranks, whatever the list has. */
 static int check_count(const struct py_call *call, const struct py_list *list, const char *name)
 {
@@ -29,14 +24,6 @@ static struct py_list *lend_ranks(struct py_call *call, PyObject *sequence, cons
     return list != NULL && check_count(call, list, name) == 0 ? list : NULL;
 }
 
-static int read_reduction(struct py_call *call, PyObject *op, PyObject *factor)
-{
-    call->opts.factor = 1;
-    if (py_read_redop(op, &call->opts.op) < 0 || py_read_double(factor, &call->opts.factor) < 0)
-        return -1;
-    return 0;
-}
-
 /* --- all-gather ---------------------------------------------------------------------------------------------- */
 
 static PyObject *all_gather(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
@@ -53,14 +40,14 @@ static PyObject *all_gather(PyObject *self, PyObject *const *args, Py_ssize_t na
     if (py_call_begin(&call, self, &params, args, nargs, kwnames, given, COMMON) < 0 ||
         (in = py_call_lend(&call, given[INPUT], PY_READ)) == NULL)
         return py_call_fail(&call);
-    if (is_list(given[OUTPUT]))
+    if (py_is_list(given[OUTPUT]))
         list = lend_ranks(&call, given[OUTPUT], "output", PY_WRITE);
     else
         out = py_call_lend(&call, given[OUTPUT], PY_WRITE);
     if (list != NULL)
-        PY_CALL(&call, choir_allgather(call.group, *in, list->bufs, &call.opts, call.work_out));
+        PY_ISSUE(&call, choir_allgather(call.group, *in, list->bufs, &call.opts, call.work_out));
     else if (out != NULL)
-        PY_CALL(&call, choir_allgather_into(call.group, *in, *out, &call.opts, call.work_out));
+        PY_ISSUE(&call, choir_allgather_into(call.group, *in, *out, &call.opts, call.work_out));
     else
         return py_call_fail(&call);
     return py_call_end(&call, given[OUTPUT]);
@@ -81,11 +68,11 @@ static PyObject *all_gather_coalesced(PyObject *self, PyObject *const *args, Py_
     if (py_call_begin(&call, self, &params, args, nargs, kwnames, given, COMMON) < 0 ||
         (ins = py_call_lend_list(&call, given[INPUTS], "inputs", PY_READ)) == NULL)
         return py_call_fail(&call);
-    nested = is_list(given[OUTPUTS]) && PySequence_Size(given[OUTPUTS]) > 0;
+    nested = py_is_list(given[OUTPUTS]) && PySequence_Size(given[OUTPUTS]) > 0;
     if (nested) {
         PyObject *first = PySequence_GetItem(given[OUTPUTS], 0);
 
-        nested = first != NULL && is_list(first);
+        nested = first != NULL && py_is_list(first);
         Py_XDECREF(first);
     }
     if (nested)
@@ -101,11 +88,11 @@ static PyObject *all_gather_coalesced(PyObject *self, PyObject *const *args, Py_
         return py_call_fail(&call);
     }
     if (nested)
-        PY_CALL(&call, choir_allgather_coalesced(call.group, ins->bufs, outs->bufs, ins->count,
-                                                 &call.opts, call.work_out));
+        PY_ISSUE(&call, choir_allgather_coalesced(call.group, ins->bufs, outs->bufs, ins->count,
+                                                  &call.opts, call.work_out));
     else
-        PY_CALL(&call, choir_allgather_into_coalesced(call.group, ins->bufs, outs->bufs, ins->count,
-                                                      &call.opts, call.work_out));
+        PY_ISSUE(&call, choir_allgather_into_coalesced(call.group, ins->bufs, outs->bufs,
+                                                       ins->count, &call.opts, call.work_out));
     return py_call_end(&call, given[OUTPUTS]);
 }
 
@@ -146,7 +133,7 @@ static PyObject *gather(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
         (in = py_call_lend(&call, given[INPUT], PY_READ)) == NULL ||
         lend_roots(&call, given[OUTPUTS], "outputs", PY_WRITE, &outs) < 0)
         return py_call_fail(&call);
-    PY_CALL(&call, choir_gather(call.group, *in, outs, &call.opts, call.work_out));
+    PY_ISSUE(&call, choir_gather(call.group, *in, outs, &call.opts, call.work_out));
     return py_call_end(&call, outs != NULL ? given[OUTPUTS] : Py_None);
 }
 
@@ -165,7 +152,7 @@ static PyObject *scatter(PyObject *self, PyObject *const *args, Py_ssize_t nargs
         (out = py_call_lend(&call, given[OUTPUT], PY_WRITE)) == NULL ||
         lend_roots(&call, given[INPUTS], "inputs", PY_READ, &ins) < 0)
         return py_call_fail(&call);
-    PY_CALL(&call, choir_scatter(call.group, ins, *out, &call.opts, call.work_out));
+    PY_ISSUE(&call, choir_scatter(call.group, ins, *out, &call.opts, call.work_out));
     return py_call_end(&call, given[OUTPUT]);
 }
 
@@ -183,18 +170,19 @@ static PyObject *reduce_scatter(PyObject *self, PyObject *const *args, Py_ssize_
     struct py_call call;
 
     if (py_call_begin(&call, self, &params, args, nargs, kwnames, given, COMMON) < 0 ||
-        read_reduction(&call, given[OP], given[FACTOR]) < 0 ||
+        py_call_read_reduction(&call, given[OP], given[FACTOR]) < 0 ||
         (out = py_call_lend(&call, given[OUTPUT], PY_WRITE)) == NULL)
         return py_call_fail(&call);
-    if (is_list(given[INPUT]))
+    if (py_is_list(given[INPUT]))
         list = lend_ranks(&call, given[INPUT], "input", PY_READ);
     else
         in = py_call_lend(&call, given[INPUT], PY_READ);
     if (list != NULL)
-        PY_CALL(&call,
-                choir_reduce_scatter(call.group, list->bufs, *out, &call.opts, call.work_out));
+        PY_ISSUE(&call,
+                 choir_reduce_scatter(call.group, list->bufs, *out, &call.opts, call.work_out));
     else if (in != NULL)
-        PY_CALL(&call, choir_reduce_scatter_from(call.group, *in, *out, &call.opts, call.work_out));
+        PY_ISSUE(&call,
+                 choir_reduce_scatter_from(call.group, *in, *out, &call.opts, call.work_out));
     else
         return py_call_fail(&call);
     return py_call_end(&call, given[OUTPUT]);
@@ -211,7 +199,7 @@ static PyObject *reduce_scatter_coalesced(PyObject *self, PyObject *const *args,
     struct py_call call;
 
     if (py_call_begin(&call, self, &params, args, nargs, kwnames, given, COMMON) < 0 ||
-        read_reduction(&call, given[OP], given[FACTOR]) < 0 ||
+        py_call_read_reduction(&call, given[OP], given[FACTOR]) < 0 ||
         (ins = py_call_lend_list(&call, given[INPUTS], "inputs", PY_READ)) == NULL ||
         (outs = py_call_lend_list(&call, given[OUTPUTS], "outputs", PY_WRITE)) == NULL)
         return py_call_fail(&call);
@@ -220,8 +208,8 @@ static PyObject *reduce_scatter_coalesced(PyObject *self, PyObject *const *args,
                      ins->count);
         return py_call_fail(&call);
     }
-    PY_CALL(&call, choir_reduce_scatter_coalesced(call.group, ins->bufs, outs->bufs, ins->count,
-                                                  &call.opts, call.work_out));
+    PY_ISSUE(&call, choir_reduce_scatter_coalesced(call.group, ins->bufs, outs->bufs, ins->count,
+                                                   &call.opts, call.work_out));
     return py_call_end(&call, given[OUTPUTS]);
 }
 
@@ -251,9 +239,10 @@ static int read_splits(const struct py_call *call, PyObject *given, const char *
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = PySequence_GetItem(given, i);
 
-        (*out)[i] = item == NULL ? (size_t)-1 : PyLong_AsSize_t(item);
+        int rc = item == NULL ? -1 : py_read_size(item, name, &(*out)[i]);
+
         Py_XDECREF(item);
-        if ((*out)[i] == (size_t)-1 && PyErr_Occurred())
+        if (rc < 0)
             return -1;
     }
     return 0;
@@ -265,7 +254,7 @@ static PyObject *all_to_all_lists(struct py_call *call, PyObject *output, PyObje
 
     if (ins == NULL || (outs = lend_ranks(call, output, "output", PY_WRITE)) == NULL)
         return py_call_fail(call);
-    PY_CALL(call, choir_alltoall(call->group, ins->bufs, outs->bufs, &call->opts, call->work_out));
+    PY_ISSUE(call, choir_alltoall(call->group, ins->bufs, outs->bufs, &call->opts, call->work_out));
     return py_call_end(call, output);
 }
 
@@ -283,7 +272,7 @@ static PyObject *all_to_all(PyObject *self, PyObject *const *args, Py_ssize_t na
 
     if (py_call_begin(&call, self, &params, args, nargs, kwnames, given, COMMON) < 0)
         return py_call_fail(&call);
-    if (is_list(given[OUTPUT]) && given[OUTPUT_SPLITS] == NULL && given[INPUT_SPLITS] == NULL)
+    if (py_is_list(given[OUTPUT]) && given[OUTPUT_SPLITS] == NULL && given[INPUT_SPLITS] == NULL)
         return all_to_all_lists(&call, given[OUTPUT], given[INPUT]);
     if ((in = py_call_lend(&call, given[INPUT], PY_READ)) == NULL ||
         (out = py_call_lend(&call, given[OUTPUT], PY_WRITE)) == NULL ||
@@ -291,8 +280,8 @@ static PyObject *all_to_all(PyObject *self, PyObject *const *args, Py_ssize_t na
         read_splits(&call, given[OUTPUT_SPLITS], "output_splits", &out_splits) < 0) {
         result = py_call_fail(&call);
     } else {
-        PY_CALL(&call, choir_alltoall_base(call.group, *in, in_splits, *out, out_splits, &call.opts,
-                                           call.work_out));
+        PY_ISSUE(&call, choir_alltoall_base(call.group, *in, in_splits, *out, out_splits,
+                                            &call.opts, call.work_out));
         result = py_call_end(&call, given[OUTPUT]);
     }
     PyMem_Free(in_splits);

@@ -11,6 +11,7 @@
 
 enum { DL_CPU = 1, DL_CUDA_HOST = 3 };
 enum { DL_READ_ONLY = 1 };
+enum { DL_FLOAT8_FIRST = 7, DL_FLOAT8_LAST = 14 };
 
 struct dl_tensor {
     void *data;
@@ -61,7 +62,14 @@ static const struct {
     { 5, 64, CHOIR_COMPLEX64 }, { 5, 128, CHOIR_COMPLEX128 },
 };
 
-static int take_type(const struct dl_tensor *tensor, struct py_buf *out)
+/* Of 8 bits, and of no use but to be stored: the kinds of float8 that NCCL moves as bytes. */
+static bool is_stored_only(const struct dl_tensor *tensor)
+{
+    return tensor->code >= DL_FLOAT8_FIRST && tensor->code <= DL_FLOAT8_LAST && tensor->bits == 8 &&
+           tensor->lanes == 1;
+}
+
+static int take_type(const struct dl_tensor *tensor, unsigned access, struct py_buf *out)
 {
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (types[i].code == tensor->code && types[i].bits == tensor->bits && tensor->lanes == 1) {
@@ -69,12 +77,16 @@ static int take_type(const struct dl_tensor *tensor, struct py_buf *out)
             return 0;
         }
     }
+    if ((access & PY_MOVED) != 0 && is_stored_only(tensor)) {
+        out->buf.type = CHOIR_U8;
+        return 0;
+    }
     PyErr_Format(PyExc_TypeError, "DLPack type %d of %d bits and %d lanes has no counterpart here",
                  tensor->code, tensor->bits, tensor->lanes);
     return -1;
 }
 
-static int describe(const struct dl_tensor *tensor, struct py_buf *out)
+static int describe(const struct dl_tensor *tensor, unsigned access, struct py_buf *out)
 {
     if (tensor->device_type != DL_CPU && tensor->device_type != DL_CUDA_HOST) {
         PyErr_Format(PyExc_BufferError,
@@ -83,7 +95,7 @@ static int describe(const struct dl_tensor *tensor, struct py_buf *out)
         return -1;
     }
     out->buf.data = (char *)tensor->data + tensor->byte_offset;
-    if (take_type(tensor, out) < 0)
+    if (take_type(tensor, access, out) < 0)
         return -1;
     return py_buf_shape(out, tensor->ndim, tensor->shape, tensor->strides);
 }
@@ -103,20 +115,26 @@ static int take_managed(PyObject *object, unsigned access, struct dl_managed *ma
     out->managed = managed;
     if ((access & PY_WRITE) != 0 && (managed->flags & DL_READ_ONLY) != 0)
         (void)refuse_read_only(object);
-    else if (describe(&managed->tensor, out) == 0)
+    else if (describe(&managed->tensor, access, out) == 0)
         return 1;
     py_buf_release(out);
     return -1;
 }
 
-static int take_managed_old(struct dl_managed_old *managed, struct py_buf *out)
+static int take_managed_old(struct dl_managed_old *managed, unsigned access, struct py_buf *out)
 {
     out->lender = PY_DLPACK_OLD;
     out->managed = managed;
-    if (describe(&managed->tensor, out) == 0)
+    if (describe(&managed->tensor, access, out) == 0)
         return 1;
     py_buf_release(out);
     return -1;
+}
+
+static void let_managed_go(struct dl_managed *managed)
+{
+    if (managed != NULL && managed->deleter != NULL)
+        managed->deleter(managed);
 }
 
 void py_dlpack_release(struct py_buf *buf)
@@ -127,10 +145,7 @@ void py_dlpack_release(struct py_buf *buf)
         return;
     PyErr_Fetch(&kind, &value, &trace); /* deleters run Python code */
     if (buf->lender == PY_DLPACK) {
-        struct dl_managed *managed = buf->managed;
-
-        if (managed->deleter != NULL)
-            managed->deleter(managed);
+        let_managed_go(buf->managed);
     } else {
         struct dl_managed_old *managed = buf->managed;
 
@@ -176,11 +191,22 @@ void py_dlpack_forget(struct py_state *state)
 {
     for (unsigned i = 0; i < PY_NEXCHANGES; i++)
         Py_CLEAR(state->exchanges[i].type);
+    Py_CLEAR(state->is_conj);
+    Py_CLEAR(state->is_neg);
+    Py_CLEAR(state->detach);
 }
 
-static bool says(PyObject *object, const char *method)
+int py_dlpack_add(struct py_state *state)
 {
-    PyObject *answer = PyObject_CallMethod(object, method, NULL);
+    state->is_conj = PyUnicode_InternFromString("is_conj");
+    state->is_neg = PyUnicode_InternFromString("is_neg");
+    state->detach = PyUnicode_InternFromString("detach");
+    return state->is_conj != NULL && state->is_neg != NULL && state->detach != NULL ? 0 : -1;
+}
+
+static bool says(PyObject *object, PyObject *method)
+{
+    PyObject *answer = PyObject_CallMethodObjArgs(object, method, NULL);
     bool yes = answer == Py_True;
 
     PyErr_Clear(); /* not PyTorch: it has no such thing */
@@ -188,14 +214,13 @@ static bool says(PyObject *object, const char *method)
     return yes;
 }
 
-/* PyTorch's tensors may be conjugated or negated by a mark alone, which the table does not tell of (__dlpack__ refuses them).
- * The latter comes from the imaginary part of the former, whose elements are two apart, if there is more than one. */
-static int refuse_marked(PyObject *object, const struct py_buf *buf)
+/* PyTorch's tensors may be conjugated or negated by a mark alone, which the table does not tell of (__dlpack__ refuses
+ * them). */
+static int refuse_marked(struct py_state *state, PyObject *object, const struct py_buf *buf)
 {
     bool is_complex = buf->buf.type == CHOIR_COMPLEX64 || buf->buf.type == CHOIR_COMPLEX128;
 
-    if ((is_complex && says(object, "is_conj")) ||
-        ((buf->buf.ndim > 0 || buf->buf.count == 1) && says(object, "is_neg"))) {
+    if ((is_complex && says(object, state->is_conj)) || says(object, state->is_neg)) {
         PyErr_SetString(PyExc_BufferError, "the tensor is conjugated or negated by a mark, not in "
                                            "memory: resolve_conj() or resolve_neg() first");
         return -1;
@@ -203,24 +228,58 @@ static int refuse_marked(PyObject *object, const struct py_buf *buf)
     return 0;
 }
 
+/* A tensor of PyTorch's may be given other memory (tensor.data = ..., tensor.set_()): what is held is another one of the same
+ * memory, which nobody else has. NULL, without an exception, if that is not to be had. */
+static struct dl_managed *hold_another(struct py_state *state, const struct dl_exchange *exchange,
+                                       PyObject *object)
+{
+    PyObject *same = PyObject_CallMethodObjArgs(object, state->detach, NULL);
+    struct dl_managed *managed = NULL;
+    struct dl_tensor tensor;
+
+    if (same != NULL && exchange->tensor_from_object != NULL &&
+        exchange_of(state, Py_TYPE(same)) == exchange &&
+        (exchange->managed_from_object(same, &managed) != 0 ||
+         exchange->tensor_from_object(object, &tensor) != 0 ||
+         managed->tensor.data != tensor.data)) {
+        let_managed_go(managed);
+        managed = NULL;
+    }
+    Py_XDECREF(same);
+    if (managed == NULL)
+        PyErr_Clear();
+    return managed;
+}
+
+static struct dl_managed *hold(struct py_state *state, const struct dl_exchange *exchange,
+                               PyObject *object)
+{
+    struct dl_managed *managed = hold_another(state, exchange, object);
+
+    if (managed == NULL && exchange->managed_from_object(object, &managed) != 0)
+        return NULL;
+    return managed;
+}
+
 /* A call that is over on return needs no reference: its arguments last. */
-static int get_exchanged(const struct dl_exchange *exchange, PyObject *object, unsigned access,
-                         struct py_buf *out)
+static int get_exchanged(struct py_state *state, const struct dl_exchange *exchange,
+                         PyObject *object, unsigned access, struct py_buf *out)
 {
     struct dl_managed *managed;
     struct dl_tensor tensor;
 
     if ((access & PY_LASTING) != 0 || exchange->tensor_from_object == NULL) {
-        if (exchange->managed_from_object(object, &managed) != 0 ||
-            take_managed(object, access, managed, out) < 0)
+        managed = hold(state, exchange, object);
+        if (managed == NULL || take_managed(object, access, managed, out) < 0)
             return -1;
     } else {
-        if (exchange->tensor_from_object(object, &tensor) != 0 || describe(&tensor, out) < 0)
+        if (exchange->tensor_from_object(object, &tensor) != 0 ||
+            describe(&tensor, access, out) < 0)
             return -1;
         out->lender = PY_DLPACK;
         out->managed = NULL;
     }
-    if (refuse_marked(object, out) == 0)
+    if (refuse_marked(state, object, out) == 0)
         return 1;
     py_buf_release(out);
     return -1;
@@ -263,7 +322,7 @@ static int take_capsule(PyObject *object, PyObject *capsule, unsigned access, st
 
         if (managed == NULL || PyCapsule_SetName(capsule, "used_dltensor") < 0)
             return -1;
-        return take_managed_old(managed, out);
+        return take_managed_old(managed, access, out);
     }
     PyErr_Format(PyExc_BufferError, "%R: __dlpack__() gave %R", (PyObject *)Py_TYPE(object),
                  capsule);
@@ -287,7 +346,7 @@ int py_dlpack_get(struct py_state *state, PyObject *object, unsigned access, str
     const struct dl_exchange *exchange = exchange_of(state, Py_TYPE(object));
 
     if (exchange != NULL)
-        return get_exchanged(exchange, object, access, out);
+        return get_exchanged(state, exchange, object, access, out);
     if (!PyObject_HasAttrString(object, "__dlpack__"))
         return 0;
     return get_by_method(object, access, out);

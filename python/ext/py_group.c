@@ -4,7 +4,9 @@
  */
 #include "choirext.h"
 
+#include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     /* A group that was forgotten, not closed, as by a program that dies of an exception: how long what is under way may
@@ -92,12 +94,12 @@ static void destroy(struct py_group *self)
 
 choir_group *py_group_enter(struct py_group *self, const char *operation)
 {
+    if (self->unwaited != NULL)
+        reap(self); /* runs code that may close the group */
     if (self->group == NULL || self->closing) {
         py_raise(self->state, CHOIR_ERR_STATE, operation, "%s: the group is closed", operation);
         return NULL;
     }
-    if (self->unwaited != NULL)
-        reap(self);
     self->nusing++;
     return self->group;
 }
@@ -123,20 +125,96 @@ PyObject *py_group_wrap(struct py_state *state, choir_group *group)
     return (PyObject *)self;
 }
 
-/* Let whoever uses it on another thread come back, for a while. */
-static bool wait_for_users(struct py_group *self)
+/* --- the end of one that was forgotten ------------------------------------------------------------------- */
+
+static void ending_begins(struct py_state *state)
+{
+    if (state->ending.process != getpid())
+        state->ending.count = 0;
+    state->ending.process = getpid();
+    state->ending.count++;
+}
+
+static void ending_is_over(struct py_state *state)
+{
+    if (state->ending.process == getpid())
+        state->ending.count--;
+}
+
+/* Let other threads run for a moment. */
+static void pause_ms(void)
 {
     const struct timespec moment = { 0, 1000000 };
 
-    for (int ms = 0; self->nusing > 1 && ms < PATIENCE_MS; ms++) {
-        py_leave_quietly();
-        nanosleep(&moment, NULL);
-        (void)py_return();
-    }
+    py_leave_quietly();
+    nanosleep(&moment, NULL);
+    (void)py_return();
+}
+
+/* Let whoever uses it on another thread come back, for a while. */
+static bool wait_for_users(struct py_group *self)
+{
+    for (int ms = 0; self->nusing > 1 && ms < PATIENCE_MS; ms++)
+        pause_ms();
     return self->nusing <= 1;
 }
 
-/* Nobody closed it. In a forked child nothing here waits. */
+/* Let what is under way go on for a while. CHOIR_ERR_STATE: not here, in a callback, which may be part of it; in a forked
+ * child nothing here waits. */
+static choir_status let_finish(choir_group *group, int64_t timeout_ms)
+{
+    choir_status rc = choir_group_wait_pending(group, timeout_ms);
+
+    if (rc != CHOIR_OK && rc != CHOIR_ERR_FORKED && rc != CHOIR_ERR_STATE)
+        choir_group_abort(group);
+    return rc;
+}
+
+struct rest {
+    struct py_state *state;
+    choir_group *group;
+    struct py_lent *unwaited;
+};
+
+static void end_rest(void *arg)
+{
+    struct rest *rest = arg;
+    PyGILState_STATE held;
+
+    (void)let_finish(rest->group, GRACE_MS);
+    choir_group_destroy(rest->group);
+    held = PyGILState_Ensure();
+    py_lent_destroy(rest->unwaited);
+    ending_is_over(rest->state);
+    PyMem_Free(rest);
+    PyGILState_Release(held);
+}
+
+/* Have it ended by a thread of its own. False: there is none to be had. */
+static bool end_elsewhere(struct py_group *self)
+{
+    struct rest *rest = PyMem_Malloc(sizeof(*rest));
+
+    if (rest == NULL)
+        return false;
+    *rest = (struct rest){ self->state, self->group, self->unwaited };
+    if (PyThread_start_new_thread(end_rest, rest) == (unsigned long)-1) {
+        PyMem_Free(rest);
+        return false;
+    }
+    ending_begins(self->state); /* it cannot be over before this thread lets the interpreter go */
+    self->unwaited = NULL;
+    return true;
+}
+
+/* Whoever still uses it, or ends it, has it. */
+static void let_go(struct py_group *self)
+{
+    self->group = NULL;
+    unlink_group(self);
+}
+
+/* Nobody closed it. */
 static void end_forgotten(struct py_group *self)
 {
     choir_status rc;
@@ -144,21 +222,20 @@ static void end_forgotten(struct py_group *self)
     self->closing = true;
     self->nusing++;
     py_leave();
-    rc = choir_group_wait_pending(self->group, self->nusing > 1 ? 1 : GRACE_MS);
-    if (rc != CHOIR_OK && rc != CHOIR_ERR_FORKED)
-        choir_group_abort(self->group);
+    rc = let_finish(self->group, self->nusing > 1 ? 1 : GRACE_MS);
     if (py_return())
         PyErr_WriteUnraisable(NULL); /* there is nobody to raise it to */
-    if (rc == CHOIR_ERR_FORKED) {
-        self->group = NULL;
-        unlink_group(self);
-    } else if (!wait_for_users(self)) {
-        self->group = NULL; /* still in use: it ends with the process */
-        unlink_group(self);
+    if (rc == CHOIR_ERR_STATE && !end_elsewhere(self)) {
+        choir_group_abort(self->group);
+        rc = CHOIR_OK;
     }
+    /* One that is still in use ends with the process. */
+    if (rc == CHOIR_ERR_STATE || rc == CHOIR_ERR_FORKED || !wait_for_users(self))
+        let_go(self);
     py_group_exit(self);
 }
 
+/* Also those that end on other threads, which need the interpreter for it. */
 void py_groups_end(struct py_state *state)
 {
     while (state->groups != NULL) {
@@ -167,21 +244,34 @@ void py_groups_end(struct py_state *state)
         end_forgotten((struct py_group *)self);
         Py_DECREF(self);
     }
+    for (int ms = 0; ms < GRACE_MS + PATIENCE_MS; ms++) {
+        if (state->ending.count == 0 || state->ending.process != getpid())
+            break;
+        pause_ms();
+    }
 }
 
+/* Out of the list first: ending lets other threads run, and what they find there can be referred to. */
 static void dealloc(PyObject *object)
 {
     struct py_group *self = (struct py_group *)object;
     PyTypeObject *type = Py_TYPE(object);
     PyObject *kind, *value, *trace;
 
+    unlink_group(self);
     PyErr_Fetch(&kind, &value, &trace);
-    if (self->group != NULL)
+    if (self->group != NULL) {
+        ending_begins(self->state);
         end_forgotten(self);
+        ending_is_over(self->state);
+    }
     PyErr_Restore(kind, value, trace);
+    py_batches_forget(self);
     PyObject_Free(object);
     Py_DECREF(type);
 }
+
+/* --- leaving --------------------------------------------------------------------------------------------- */
 
 static PyObject *group_close(PyObject *object, PyObject *unused)
 {
@@ -345,13 +435,53 @@ static PyObject *split(PyObject *object, PyObject *const *args, Py_ssize_t nargs
 
 /* --- joining ------------------------------------------------------------------------------------------ */
 
+/* Who brings rank 0's word to the others, and what was raised meanwhile. */
+struct carrier {
+    PyObject *callable; /* borrowed; or NULL */
+    PyObject *type, *value, *trace;
+};
+
+/* On rank 0 there is a word to tell, on the others room for what is returned. */
+static int call_carrier(const struct carrier *self, char *word, size_t room)
+{
+    PyObject *told = word[0] != '\0' ? PyObject_CallFunction(self->callable, "s", word)
+                                     : PyObject_CallFunction(self->callable, "O", Py_None);
+    const char *text = NULL;
+    int rc = -1;
+
+    if (told == NULL)
+        return -1;
+    if (word[0] != '\0') {
+        rc = 0;
+    } else if (py_read_text(told, "what carry() returns", &text) == 0) {
+        rc = (size_t)snprintf(word, room, "%s", text) < room ? 0 : -1;
+        if (rc < 0)
+            PyErr_SetString(PyExc_ValueError, "carry() returned more than a word of rank 0's");
+    }
+    Py_DECREF(told);
+    return rc;
+}
+
+static choir_status carry(void *arg, char *word, size_t room, int64_t timeout_ms)
+{
+    struct carrier *self = arg;
+    struct py_visit visit = py_visit_begin();
+    int rc = call_carrier(self, word, room);
+
+    (void)timeout_ms;
+    if (rc < 0)
+        PyErr_Fetch(&self->type, &self->value, &self->trace);
+    py_visit_end(visit);
+    return rc < 0 ? CHOIR_ERR_NETWORK : CHOIR_OK;
+}
+
 /* What is given stays the caller's. */
 static int read_init(struct py_state *state, PyObject *const *args, Py_ssize_t nargs,
-                     PyObject *kwnames, choir_init_opts *opts)
+                     PyObject *kwnames, choir_init_opts *opts, struct carrier *carrier)
 {
-    enum { URL, RANK, SIZE, TIMEOUT, NAME, TOKEN_FILE, STORE, COUNT };
-    static const char *const names[] = { "url",  "rank",       "size",  "timeout",
-                                         "name", "token_file", "store", NULL };
+    enum { URL, RANK, SIZE, TIMEOUT, NAME, TOKEN_FILE, STORE, CARRY, COUNT };
+    static const char *const names[] = { "url",        "rank",  "size",  "timeout", "name",
+                                         "token_file", "store", "carry", NULL };
     static const struct py_params params = { "init", names, 1, 0 };
     PyObject *given[COUNT];
 
@@ -367,6 +497,13 @@ static int read_init(struct py_state *state, PyObject *const *args, Py_ssize_t n
         PyErr_SetString(PyExc_TypeError, "init(): rank and size are given together or not at all");
         return -1;
     }
+    carrier->callable = given[CARRY];
+    if (given[CARRY] != NULL && !PyCallable_Check(given[CARRY])) {
+        PyErr_SetString(PyExc_TypeError, "init(): carry is not callable");
+        return -1;
+    }
+    opts->carry = given[CARRY] != NULL ? carry : NULL;
+    opts->carry_arg = carrier;
     if (given[STORE] == NULL)
         return 0;
     opts->store = py_store_borrow(state, given[STORE]);
@@ -377,14 +514,21 @@ static PyObject *init(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
 {
     struct py_state *state = py_state_of(module);
     choir_init_opts opts = { .size = sizeof(opts) };
+    struct carrier carrier = { 0 };
     choir_group *group = NULL;
     choir_status rc;
+    bool raised;
 
-    if (read_init(state, args, nargs, kwnames, &opts) < 0)
+    if (read_init(state, args, nargs, kwnames, &opts, &carrier) < 0)
         return NULL;
     py_leave();
     rc = choir_init(&group, &opts);
-    if (py_return()) {
+    raised = py_return();
+    if (carrier.type != NULL) {
+        PyErr_Restore(carrier.type, carrier.value, carrier.trace);
+        raised = true;
+    }
+    if (raised) {
         choir_group_destroy(group);
         return NULL;
     }
@@ -416,12 +560,15 @@ static PyObject *fake_group(PyObject *module, PyObject *const *args, Py_ssize_t 
 static PyMethodDef functions[] = {
     { "init", PY_METHOD(init),
       "init(url=None, *, rank=None, size=None, timeout=None, name=None, token_file=None, "
-      "store=None) -> Group\n\n"
+      "store=None, carry=None) -> Group\n\n"
       "Join the job: find out who and where the other ranks are, and meet them.\n\n"
       "Without arguments the environment of whoever started this process is asked: choir run,\n"
       "torchrun, mpirun, srun; if nobody did, it is a job of one rank. `url` names another place to\n"
-      "meet (tcp://host:port, file:///path), with `rank` and `size`; or `store` does. `timeout`, in\n"
-      "seconds, is for everything together. Blocks until all ranks have joined." },
+      "meet (tcp://host:port, file:///path), with `rank` and `size`; or `store` does; or a word of\n"
+      "rank 0's, which the caller brings to the others: carry(word) is called there with it, and\n"
+      "elsewhere, with None, returns it. Who sees it may join; `url` then only tells how ranks reach\n"
+      "each other. `timeout`, in seconds, is for everything together. Blocks until all ranks have\n"
+      "joined." },
     { "fake_group", PY_METHOD(fake_group),
       "fake_group(rank, size, *, error_on_collective=False) -> Group\n\n"
       "A group without peers, for tracing and for checking arguments: every operation is done at\n"
@@ -473,8 +620,8 @@ static PyType_Spec spec = {
 
 int py_group_add(struct py_state *state)
 {
-    PyMethodDef *more[] = { py_info_methods, py_coll_methods, py_list_methods, py_p2p_methods,
-                            py_batch_methods };
+    PyMethodDef *more[] = { py_info_methods, py_coll_methods,   py_list_methods,
+                            py_p2p_methods,  py_sparse_methods, py_batch_methods };
 
     state->group_type = (PyTypeObject *)PyType_FromModuleAndSpec(state->module, &spec, NULL);
     if (state->group_type == NULL)

@@ -90,11 +90,7 @@ static int set_timeout(PyObject *object, PyObject *value, void *unused)
     choir_status rc;
 
     (void)unused;
-    if (value == NULL || value == Py_None) {
-        PyErr_SetString(PyExc_TypeError, "timeout: seconds are expected, or math.inf for none");
-        return -1;
-    }
-    if (py_read_timeout(value, &ms) < 0 || (group = py_group_enter(self, "timeout")) == NULL)
+    if (py_read_new_timeout(value, &ms) < 0 || (group = py_group_enter(self, "timeout")) == NULL)
         return -1;
     rc = choir_group_set_timeout(group, ms);
     if (rc != CHOIR_OK)

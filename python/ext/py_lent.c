@@ -52,6 +52,37 @@ void py_lent_destroy(struct py_lent *lent)
     }
 }
 
+/* What a DLPack tensor holds is its maker's secret. */
+static int visit_buf(const struct py_buf *buf, visitproc visit, void *arg)
+{
+    if (buf->lender == PY_VIEW)
+        Py_VISIT(buf->view.obj);
+    return 0;
+}
+
+static int visit_one(const struct py_lent *lent, visitproc visit, void *arg)
+{
+    int rc = 0;
+
+    Py_VISIT(lent->object);
+    for (int i = 0; i < lent->nsingle && rc == 0; i++)
+        rc = visit_buf(&lent->single[i], visit, arg);
+    for (int i = 0; i < lent->nlists; i++) {
+        for (size_t j = 0; j < lent->lists[i].count && rc == 0; j++)
+            rc = visit_buf(&lent->lists[i].held[j], visit, arg);
+    }
+    return rc;
+}
+
+int py_lent_visit(const struct py_lent *lent, visitproc visit, void *arg)
+{
+    int rc = 0;
+
+    for (; lent != NULL && rc == 0; lent = lent->next)
+        rc = visit_one(lent, visit, arg);
+    return rc;
+}
+
 choir_buf *py_lend(struct py_state *state, struct py_lent *lent, PyObject *object, unsigned access,
                    PyObject *type)
 {
@@ -80,6 +111,8 @@ static struct py_list *open_list(struct py_lent *lent, size_t count)
     return NULL;
 }
 
+/* Memory is held as if it were to outlast the call: an argument does, but another thread may take elements out of a list
+ * meanwhile. */
 static int fill_list(struct py_state *state, struct py_list *list, PyObject *tuple, unsigned access,
                      PyObject *type)
 {
@@ -88,7 +121,7 @@ static int fill_list(struct py_state *state, struct py_list *list, PyObject *tup
     for (Py_ssize_t i = 0; i < count; i++) {
         struct py_buf *held = &list->held[list->count];
 
-        if (py_buf_get(state, PyTuple_GetItem(tuple, i), access, type, held) < 0)
+        if (py_buf_get(state, PyTuple_GetItem(tuple, i), access | PY_LASTING, type, held) < 0)
             return -1;
         list->bufs[list->count++] = held->buf;
     }
@@ -96,11 +129,19 @@ static int fill_list(struct py_state *state, struct py_list *list, PyObject *tup
 }
 
 /* A tensor is a sequence too, of its rows: that is never what was meant. */
+bool py_is_list(PyObject *object)
+{
+    if (PyList_Check(object) || PyTuple_Check(object))
+        return true;
+    return !PyObject_CheckBuffer(object) && PySequence_Check(object) && !PyUnicode_Check(object) &&
+           !PyDict_Check(object) && !PyObject_HasAttrString(object, "__dlpack__");
+}
+
 static PyObject *tuple_of(PyObject *sequence, const char *name)
 {
-    if (PyList_Check(sequence) || PyTuple_Check(sequence))
+    if (py_is_list(sequence))
         return PySequence_Tuple(sequence);
-    PyErr_Format(PyExc_TypeError, "%s: a list or tuple is expected, not %R", name,
+    PyErr_Format(PyExc_TypeError, "%s: a list of buffers is expected, not %R", name,
                  (PyObject *)Py_TYPE(sequence));
     return NULL;
 }
@@ -128,12 +169,14 @@ static Py_ssize_t count_all(PyObject *tuples, const char *name)
     for (Py_ssize_t i = 0; i < PyTuple_Size(tuples); i++) {
         PyObject *tuple = PyTuple_GetItem(tuples, i);
 
-        if (!PyList_Check(tuple) && !PyTuple_Check(tuple)) {
+        Py_ssize_t count = py_is_list(tuple) ? PySequence_Size(tuple) : -1;
+
+        if (count < 0) {
             PyErr_Format(PyExc_TypeError, "%s: a list of lists is expected, not of %R", name,
                          (PyObject *)Py_TYPE(tuple));
             return -1;
         }
-        sum += PySequence_Size(tuple);
+        sum += count;
     }
     return sum;
 }

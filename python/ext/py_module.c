@@ -66,8 +66,8 @@ static int start(PyObject *module)
 
     state->module = module;
     if (py_error_add(state) < 0 || py_group_add(state) < 0 || py_work_add(state) < 0 ||
-        py_batch_add(state) < 0 || py_store_add(state) < 0 || py_tools_add(state) < 0 ||
-        py_nccl_add(state) < 0)
+        py_batch_add(state) < 0 || py_store_add(state) < 0 || py_sparse_add(state) < 0 ||
+        py_tools_add(state) < 0 || py_nccl_add(state) < 0 || py_dlpack_add(state) < 0)
         return -1;
     return watch_end(module);
 }
@@ -78,7 +78,9 @@ static int start(PyObject *module)
     DO(state->work_type);                                                                          \
     DO(state->batch_type);                                                                         \
     DO(state->store_type);                                                                         \
-    DO(state->server_type)
+    DO(state->server_type);                                                                        \
+    DO(state->sparse_type);                                                                        \
+    DO(state->part_type)
 
 static int traverse(PyObject *module, visitproc visit, void *arg)
 {

@@ -118,7 +118,8 @@ static PyObject *raise_failure(struct py_state *state, const choir_comm_fault *f
 /* Arguments that are none of those expected. */
 static PyObject *wrong_arguments(const char *name, const char *expected)
 {
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError))
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError) &&
+        !PyErr_ExceptionMatches(PyExc_OverflowError)) /* a number that no int can be */
         return NULL;
     return refuse_because("SignatureError", -1,
                           "%s(): invalid combination of arguments; expected (%s)", name, expected);
@@ -139,17 +140,22 @@ static void capsule_ends(PyObject *capsule)
     Py_END_ALLOW_THREADS
 }
 
-/* The communicator of a capsule, or of an object that has one as `capsule`. NULL with an exception. */
-static choir_comm *comm_of(PyObject *object, long index)
+/* A capsule as it is, or what an object has as `capsule`. NULL with an exception. */
+static PyObject *capsule_of(PyObject *object, long index)
 {
     PyObject *capsule = PyCapsule_CheckExact(object) ? Py_NewRef(object)
                                                      : PyObject_GetAttrString(object, "capsule");
+
+    if (capsule == NULL)
+        refuse_because("NotACommError", index, "comms: %R is no communicator", object);
+    return capsule;
+}
+
+/* The communicator of a capsule, which lives as long as the capsule. NULL with an exception. */
+static choir_comm *comm_of(PyObject *capsule, long index)
+{
     choir_comm *comm = NULL;
 
-    if (capsule == NULL) {
-        refuse_because("NotACommError", index, "comms: %R is no communicator", object);
-        return NULL;
-    }
     if (PyCapsule_CheckExact(capsule) && PyCapsule_IsValid(capsule, CAPSULE_NAME))
         comm = PyCapsule_GetPointer(capsule, CAPSULE_NAME);
     if (comm == NULL || !choir_comm_exists(comm)) {
@@ -157,7 +163,6 @@ static choir_comm *comm_of(PyObject *object, long index)
         refuse("CapsuleError", index, "comms: %R is no capsule of a communicator of Choir's (%s)",
                capsule, CAPSULE_NAME);
     }
-    Py_DECREF(capsule); /* `object` has it, or is it, and lasts */
     return comm;
 }
 
@@ -543,7 +548,12 @@ static int read_comms(struct call *call, PyObject *comms)
         return -1;
     }
     for (size_t i = 0; i < n; i++) {
-        call->comms[i] = comm_of(PyList_GetItem(call->comm_items, (Py_ssize_t)i), (long)i);
+        PyObject *capsule = capsule_of(PyList_GetItem(call->comm_items, (Py_ssize_t)i), (long)i);
+
+        /* The list has it now: its object may take another while we run. */
+        if (capsule == NULL || PyList_SetItem(call->comm_items, (Py_ssize_t)i, capsule) < 0)
+            return -1;
+        call->comms[i] = comm_of(capsule, (long)i);
         if (call->comms[i] == NULL)
             return -1;
     }
@@ -595,12 +605,12 @@ static PyObject *call_fail(struct call *call)
 }
 
 /* Inputs, and outputs, which may be the same object: then it is in place. */
-static int read_lists(struct call *call, PyObject *inputs, PyObject *outputs)
+static int read_lists(struct call *call, PyObject *inputs, PyObject *outputs, unsigned moved)
 {
     bool same = inputs == outputs;
 
     if (list_open(call, &call->ins, "inputs", inputs) < 0 ||
-        list_read(call, &call->ins, same ? PY_WRITE : PY_READ) < 0)
+        list_read(call, &call->ins, (same ? PY_WRITE : PY_READ) | moved) < 0)
         return -1;
     if (same) {
         call->args.outs = call->ins.bufs;
@@ -608,7 +618,7 @@ static int read_lists(struct call *call, PyObject *inputs, PyObject *outputs)
         return 0;
     }
     return list_open(call, &call->outs, "outputs", outputs) < 0 ||
-                   list_read(call, &call->outs, PY_WRITE) < 0
+                   list_read(call, &call->outs, PY_WRITE | moved) < 0
                ? -1
                : 0;
 }
@@ -617,6 +627,7 @@ static PyObject *in_and_out(PyObject *module, PyObject *args, const char *name, 
                             bool reduces)
 {
     struct call call = call_new(module, name);
+    unsigned moved = reduces ? 0 : PY_MOVED;
     PyObject *inputs, *outputs, *streams, *comms, *timeout = NULL;
     char function[48];
 
@@ -632,7 +643,7 @@ static PyObject *in_and_out(PyObject *module, PyObject *args, const char *name, 
                                 "sequence of streams or None, comms or None, timeout=None");
     }
     if (py_read_timeout(timeout, &call.args.timeout_ms) < 0 ||
-        read_lists(&call, inputs, outputs) < 0 || read_streams(&call, streams) < 0 ||
+        read_lists(&call, inputs, outputs, moved) < 0 || read_streams(&call, streams) < 0 ||
         read_comms(&call, comms) < 0)
         return call_fail(&call);
     return call_run(&call, run);
@@ -664,7 +675,7 @@ static PyObject *broadcast(PyObject *module, PyObject *args)
                                "comms or None, timeout=None");
     if (py_read_timeout(timeout, &call.args.timeout_ms) < 0 ||
         list_open(&call, &call.ins, "inputs", inputs) < 0 ||
-        list_read(&call, &call.ins, PY_WRITE) < 0 || read_streams(&call, streams) < 0 ||
+        list_read(&call, &call.ins, PY_WRITE | PY_MOVED) < 0 || read_streams(&call, streams) < 0 ||
         read_comms(&call, comms) < 0)
         return call_fail(&call);
     return call_run(&call, choir_comm_broadcast);

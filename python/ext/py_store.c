@@ -624,30 +624,28 @@ static PyObject *store_prefix(PyObject *object, PyObject *const *args, Py_ssize_
     return finish(&call) ? py_store_wrap(((struct py_store *)object)->state, made) : NULL;
 }
 
-static PyObject *store_interrupt(PyObject *object, PyObject *unused)
+static PyObject *tell(PyObject *object, const char *what, void (*call)(choir_store *store))
 {
     struct py_store *self = (struct py_store *)object;
-    choir_store *store = store_enter(self, "interrupt");
+    choir_store *store = store_enter(self, what);
 
-    (void)unused;
     if (store == NULL)
         return NULL;
-    choir_store_interrupt(store);
+    call(store);
     store_exit(self);
     Py_RETURN_NONE;
 }
 
-static PyObject *store_resume(PyObject *object, PyObject *unused)
+static PyObject *store_interrupt(PyObject *self, PyObject *unused)
 {
-    struct py_store *self = (struct py_store *)object;
-    choir_store *store = store_enter(self, "resume");
-
     (void)unused;
-    if (store == NULL)
-        return NULL;
-    choir_store_resume(store);
-    store_exit(self);
-    Py_RETURN_NONE;
+    return tell(self, "interrupt", choir_store_interrupt);
+}
+
+static PyObject *store_resume(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return tell(self, "resume", choir_store_resume);
 }
 
 static PyObject *get_timeout(PyObject *object, void *unused)
@@ -672,11 +670,7 @@ static int set_timeout(PyObject *object, PyObject *value, void *unused)
     choir_status rc;
 
     (void)unused;
-    if (value == NULL || value == Py_None) {
-        PyErr_SetString(PyExc_TypeError, "timeout: seconds are expected, or math.inf for none");
-        return -1;
-    }
-    if (py_read_timeout(value, &ms) < 0 || (store = store_enter(self, "timeout")) == NULL)
+    if (py_read_new_timeout(value, &ms) < 0 || (store = store_enter(self, "timeout")) == NULL)
         return -1;
     rc = choir_store_set_timeout(store, ms);
     if (rc != CHOIR_OK)

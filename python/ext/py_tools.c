@@ -39,7 +39,7 @@ static int fill_sources(struct sources *sources, const choir_buf *out, const str
         sources->data[i] = list->bufs[i].data;
         sources->factors[i] = 1;
         if (rc == 0)
-            rc = py_read_double(factor, &sources->factors[i]);
+            rc = py_read_double(factor, "factors", &sources->factors[i]);
         Py_XDECREF(factor);
         if (rc < 0 || check_source(out, &list->bufs[i], i) < 0)
             return -1;

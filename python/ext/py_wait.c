@@ -60,3 +60,20 @@ bool py_return(void)
     away = NULL;
     return raised;
 }
+
+struct py_visit py_visit_begin(void)
+{
+    struct py_visit visit = { .away = away, .raised = raised, .deaf = deaf };
+
+    away = NULL; /* signals_say() has nowhere to go back to until the next py_leave() */
+    visit.held = PyGILState_Ensure();
+    return visit;
+}
+
+void py_visit_end(struct py_visit visit)
+{
+    PyGILState_Release(visit.held);
+    away = visit.away;
+    raised = visit.raised;
+    deaf = visit.deaf;
+}

@@ -57,6 +57,12 @@ static void give_back(struct py_work *self)
     py_lent_destroy(lent);
 }
 
+static bool is_over(const struct py_work *self)
+{
+    return self->work == NULL || is_done(self->work);
+}
+
+/* What is lent to a work under way is the library's: not to be collected, whoever else has forgotten it. */
 static int traverse(PyObject *object, visitproc visit, void *arg)
 {
     struct py_work *self = (struct py_work *)object;
@@ -64,13 +70,15 @@ static int traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(object));
     Py_VISIT((PyObject *)self->group);
     Py_VISIT(self->result);
-    return 0;
+    return is_over(self) ? py_lent_visit(self->lent, visit, arg) : 0;
 }
 
 static int clear(PyObject *object)
 {
     struct py_work *self = (struct py_work *)object;
 
+    if (is_over(self))
+        give_back(self);
     Py_CLEAR(self->result);
     return 0;
 }
@@ -81,7 +89,7 @@ static void dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
 
     PyObject_GC_UnTrack(object);
-    if (self->work != NULL && self->lent != NULL && !is_done(self->work)) {
+    if (self->lent != NULL && !is_over(self)) {
         py_group_keep(self->group, self->work, self->lent);
     } else {
         py_lent_destroy(self->lent);
@@ -300,13 +308,13 @@ void py_work_end_callbacks(void)
 static void call_back(void *arg, choir_work *work)
 {
     struct note *note = arg;
-    PyGILState_STATE held;
+    struct py_visit visit;
     PyObject *result;
 
     (void)work;
     if (!gate_enter())
         return; /* what the note holds is lost with the interpreter */
-    held = PyGILState_Ensure();
+    visit = py_visit_begin();
     result = PyObject_CallFunctionObjArgs(note->function, note->work, NULL);
     if (result == NULL)
         PyErr_WriteUnraisable(note->function);
@@ -314,7 +322,7 @@ static void call_back(void *arg, choir_work *work)
     Py_DECREF(note->function);
     Py_DECREF(note->work);
     PyMem_Free(note);
-    PyGILState_Release(held);
+    py_visit_end(visit);
     gate_exit();
 }
 

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 """nccl_calls_test.py - choir.nccl where one process is all ranks: versions, ids, lists, roots, in place, reductions of all types."""
 # timeout: 120
-import gc
-import threading
 import warnings
 
 import python_tests
-from python_tests import check, raises
+from python_tests import check, make_comms, raises
 
 python_tests.need_choir("torch")
 
@@ -17,20 +15,6 @@ import choir  # noqa: E402 # pylint: disable=wrong-import-position
 from choir import _choir, nccl  # noqa: E402 # pylint: disable=wrong-import-position
 
 NAME = "torch.cuda.nccl.Communicator"
-
-
-def make_comms(n, uid=None):
-    uid, comms = uid or nccl.unique_id(), [None] * n
-
-    def join(rank):
-        comms[rank] = nccl.init_rank(n, uid, rank, timeout=60)
-
-    threads = [threading.Thread(target=join, args=(r,)) for r in range(n)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    return comms
 
 
 def versions_and_ids():
@@ -95,6 +79,19 @@ def kinds_of_tensors_refused():
         check((e.index, "\n" in str(e)), (int(kind is not nccl.UnconvertibleTypeError), False), "index, lines")
 
 
+def types_that_are_only_stored():
+    """NCCL moves every kind of float8 as bytes; only where nothing is added up that is right."""
+    for dtype in (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz):
+        a = [torch.tensor([1.0, r]).to(dtype) for r in range(2)]
+        out = [torch.zeros(4).to(dtype) for _ in range(2)]
+        nccl.all_gather(a, out)
+        check(out[1].float().tolist(), [1, 0, 1, 1])
+        nccl.broadcast(a, root=1)
+        check(a[0].float().tolist(), [1, 1])
+        for call in (nccl.all_reduce, nccl.reduce):
+            raises(nccl.UnconvertibleTypeError, call, a)
+
+
 class Stream:
     """What a stream needs here."""
 
@@ -148,6 +145,10 @@ def old_reduce():
         check([w.category for w in seen], [FutureWarning])
         check(out[1].tolist(), [2, 2])
     raises(ValueError, nccl.reduce, a, out[0], outputs=out, has="both")
+    warnings.simplefilter("ignore", FutureWarning)
+    comms, out = make_comms(2)[::-1], [np.zeros(2), np.zeros(2)]  # the root's is where the root's communicator is
+    nccl.reduce([np.ones(2), np.ones(2)], root=1, outputs=out, comms=comms)
+    check([x.tolist() for x in out], [[2, 2], [0, 0]])
 
 
 def shares():
@@ -272,26 +273,42 @@ def life():
         check(isinstance(c.error(), choir.StateError), True)
 
 
+def a_communicator_lasts_as_long_as_its_calls():
+    """Also if its object has another, or none, by then."""
+    comms = make_comms(2)
+    held, a = nccl.Communicator.of(comms.pop(0)), np.ones(1)
+
+    def let_go():
+        held.capsule = None
+        nccl.all_reduce([np.ones(1)], comms=comms[0])
+
+    late = python_tests.when_asleep(let_go)
+    nccl.all_reduce([a], comms=held)
+    late.join()
+    check(a[0], 2.0)
+
+    class Fresh:
+        """Of a communicator that nobody else holds."""
+
+        @property
+        def capsule(self):
+            return make_comms(1)[0]
+
+    nccl.all_reduce([a], comms=Fresh())
+
+
 def other_threads_run():
     """The interpreter is free while a call waits: the rank it waits for is another thread."""
-    comms, told = make_comms(2), []
-
-    def late():
-        while not told:
-            gc.collect(0)
-        nccl.all_reduce([np.ones(1)], comms=comms[1])
-
-    thread = threading.Thread(target=late)
-    thread.start()
-    waiter = threading.Timer(0.05, lambda: told.append(True))
-    waiter.start()
+    comms = make_comms(2)
+    late = python_tests.when_asleep(lambda: nccl.all_reduce([np.ones(1)], comms=comms[1]))
     a = np.ones(1)
     nccl.all_reduce([a], comms=comms[0])
-    thread.join()
+    late.join()
     check(a[0], 2.0)
 
 
 if __name__ == "__main__":
     python_tests.main({f: 0 for f in (
-        versions_and_ids, lists, kinds_of_memory, kinds_of_tensors_refused, streams, every_root, old_reduce, shares, in_place, reductions_of_types,
-        what_nccl_adds_up_wrongly, factors, life, other_threads_run)})
+        versions_and_ids, lists, kinds_of_memory, kinds_of_tensors_refused, types_that_are_only_stored, streams, every_root, old_reduce,
+        shares, in_place, reductions_of_types, what_nccl_adds_up_wrongly, factors, life,
+        a_communicator_lasts_as_long_as_its_calls, other_threads_run)})

@@ -3,10 +3,11 @@
 # timeout: 60
 import array
 import ctypes
-import threading
+import pickle
+import warnings
 
 import python_tests
-from python_tests import check
+from python_tests import check, make_comms
 
 python_tests.need_choir()
 
@@ -64,20 +65,6 @@ def gaps():
     return np.ones(12, "f4")[::2]
 
 
-def make_comms(n):
-    uid, comms = nccl.unique_id(), [None] * n
-
-    def join(rank):
-        comms[rank] = nccl.init_rank(n, uid, rank, timeout=30)
-
-    threads = [threading.Thread(target=join, args=(r,)) for r in range(n)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    return comms
-
-
 COMMS, PAIR, ALONE = make_comms(3), make_comms(2), make_comms(1)
 DESTROYED = nccl.Communicator.of(make_comms(1)[0])
 DESTROYED.destroy()
@@ -93,6 +80,7 @@ ROWS = [
     (1, lambda: _choir._nccl_reduce_scatter(three(), three(), 0.5, None, None), nccl.SignatureError, TypeError, None,
      "int op"),
     (1, lambda: _choir._nccl_init_rank("2", b"", 0), nccl.SignatureError, TypeError, None, "int nranks"),
+    (1, lambda: nccl.all_reduce(three(), op=2**40), nccl.SignatureError, TypeError, None, "int op"),
     (2, lambda: _choir._nccl_all_reduce(5, three(), 0, None, None), nccl.SequenceError, TypeError, None, "inputs is"),
     (2, lambda: _choir._nccl_all_reduce(three(), 5, 0, None, None), nccl.SequenceError, TypeError, None, "outputs is"),
     (2, lambda: nccl.all_reduce(ones()), nccl.SequenceError, TypeError, None, "collection of tensors"),
@@ -107,6 +95,7 @@ ROWS = [
     (5, lambda: nccl.broadcast(three(), root=-1), nccl.RootError, RuntimeError, None, "root is -1"),
     (5, lambda: nccl.reduce(three(), root=3), nccl.RootError, RuntimeError, None, "root is 3"),
     (5, lambda: nccl.broadcast([ones()], root=2, comms=PAIR[0]), nccl.RootError, RuntimeError, None, "from 0 to 1"),
+    (5, lambda: nccl.reduce(three(), root=3, outputs=three()), nccl.RootError, RuntimeError, None, "root is 3"),
     (6, lambda: nccl.all_reduce(three(), streams=[None]), nccl.StreamCountError, RuntimeError, None, "1 streams for 3"),
     (6, lambda: nccl.all_reduce(three(), streams=[]), nccl.StreamCountError, RuntimeError, None, "0 streams for 3"),
     (7, lambda: nccl.all_reduce(three(), streams=4), nccl.StreamError, RuntimeError, None, "streams is"),
@@ -123,6 +112,7 @@ ROWS = [
     (11, lambda: nccl.broadcast(()), nccl.EmptyInputError, RuntimeError, None, "no inputs"),
     (12, lambda: nccl.all_reduce(three(), [ones()]), nccl.OutputCountError, RuntimeError, None, "1 outputs for 3"),
     (12, lambda: nccl.reduce_scatter(three(), []), nccl.OutputCountError, RuntimeError, None, "0 outputs for 3"),
+    (12, lambda: nccl.reduce(three(), outputs=[]), nccl.OutputCountError, RuntimeError, None, "0 outputs for 3"),
     (13, lambda: nccl.all_reduce([ones(), Elsewhere()]), nccl.NotHostError, RuntimeError, 1, "device 2:7"),
     (13, lambda: nccl.all_reduce([ones(), Sparse()]), nccl.NotHostError, RuntimeError, 1, "dense memory"),
     (14, lambda: nccl.all_reduce([ones(), ones(), ones(6, "f8")]), nccl.DtypeError, RuntimeError, 2, "f64, expected f32"),
@@ -168,6 +158,7 @@ ROWS = [
 
 
 def refused():
+    warnings.simplefilter("ignore", FutureWarning)
     for line, call, kind, base, index, says in ROWS:
         try:
             call()
@@ -191,5 +182,15 @@ def nothing_begun():
             check(t.tolist(), [float(len(comms))] * 6)
 
 
+def pickled():
+    """As when another process is to be told."""
+    for kind, call in ((nccl.EmptyInputError, lambda: nccl.all_reduce([])),
+                       (choir.TimeoutError, lambda: nccl.init_rank(2, nccl.unique_id(), 0, timeout=0.05)),
+                       (choir.InvalidError, lambda: nccl.init_rank(0, nccl.unique_id(), 0))):
+        error = python_tests.raises(kind, call)
+        again = pickle.loads(pickle.dumps(error))
+        check((type(again), again.args, again.__dict__), (type(error), error.args, error.__dict__), "what is unpickled")
+
+
 if __name__ == "__main__":
-    python_tests.main({refused: 0, nothing_begun: 0})
+    python_tests.main({refused: 0, nothing_begun: 0, pickled: 0})

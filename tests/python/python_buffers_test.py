@@ -85,8 +85,11 @@ def refused(group):
     raises(ValueError, group.all_gather, [np.zeros(3)] * (group.size + 1), np.zeros(3), has="ranks")
     raises(TypeError, group.all_to_all, [np.zeros(3)] * group.size, np.zeros(3), has="list")
     raises((BufferError, RuntimeError), group.all_reduce, torch.ones(3, device="meta"))
-    for lazy in (torch.ones(3, dtype=torch.complex64).conj(), torch.ones(3, dtype=torch.complex64).conj().imag):
+    for lazy in (torch.ones(3, dtype=torch.complex64).conj(), torch.ones(3, dtype=torch.complex64).conj().imag,
+                 torch._neg_view(torch.ones(4)), torch._neg_view(torch.ones(4, dtype=torch.int64))):
         raises((BufferError, RuntimeError), group.all_reduce, lazy)
+        raises((BufferError, RuntimeError), group.all_reduce, torch.zeros_like(lazy).resolve_neg(), input=lazy)
+        raises((BufferError, RuntimeError), group.all_reduce, lazy, async_op=True)
     check(group.error, None, "nothing of it harms the group")
 
 
@@ -156,6 +159,40 @@ def lent_memory_is_held(group):
         group.send(b"abcdefgh", 0)
 
 
+def tensors_may_change_memory(group):
+    """A tensor gets other memory while its own is lent; that would go back to the system, as below."""
+    change = {"data": lambda x: setattr(x, "data", torch.zeros(1)), "set_": lambda x: x.set_()}
+    for how, call in change.items():
+        x = torch.nn.Parameter(torch.full((10 << 20,), group.rank + 1.0), requires_grad=False)
+        if group.rank == 0:
+            work = group.all_reduce(x, async_op=True)
+            call(x)
+            group.send(np.zeros(1, "u1"), 1)
+            check(tuple(work.wait(20).shape) in ((0,), (1,)), True, how)
+        else:
+            group.recv(np.zeros(1, "u1"), 0)
+            check(int(group.all_reduce(x)[-1]), 3, how)
+
+
+def lists_may_lose_elements(group):
+    """Another thread empties the list of a call under way: what is that large goes back to the system once it is freed, and
+    to write there would end the process."""
+    outs, mine = [torch.zeros(40 << 20, dtype=torch.uint8) for _ in range(2)], torch.ones(40 << 20, dtype=torch.uint8)
+
+    def empty():
+        outs.clear()
+        group.send(np.zeros(1, "u1"), 1)
+
+    if group.rank == 0:
+        late = python_tests.when_asleep(empty)
+        group.all_gather(outs, mine)
+        late.join()
+    else:
+        group.recv(np.zeros(1, "u1"), 0)
+        group.all_gather(outs, mine)
+        check(int(outs[0][-1]), 1)
+
+
 if __name__ == "__main__":
     python_tests.main({numpy_types: (1, 2), other_buffers: 2, by_name: (1, 2), strides: 2, refused: (1, 2), torch_types: 2,
-                       dlpack: 2, lent_memory_is_held: 2})
+                       dlpack: 2, lent_memory_is_held: 2, lists_may_lose_elements: 2, tensors_may_change_memory: 2})

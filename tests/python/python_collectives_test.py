@@ -132,6 +132,22 @@ def messages(group):
     raises(choir.StateError, batch.__enter__, has="serves once")
 
 
+def sends_and_receives(group):
+    n, r = group.size, group.rank
+    to, source = (r + 1) % n, (r - 1) % n
+    mine, got = np.full(3, r * 1.0), np.zeros(3)
+    check(group.sendrecv(mine, to, got, source) is got, True, "what it gives")
+    same(got, np.full(3, source), "a ring")
+    work = group.sendrecv(np.full(2, r), source, np.zeros(2, "i8"), to, tag=3, timeout=20, async_op=True)
+    same(work.wait(), np.full(2, to), "the other way, as a work")
+    with group.batch():
+        group.sendrecv(mine, to, got, source)
+        group.sendrecv(mine, source, back := np.zeros(3), to, 1)
+    same(np.concatenate((got, back)), np.repeat([source, to], 3), "both ways in a batch")
+    raises(choir.InvalidError, group.sendrecv, mine, to, mine, source, has="overlap")
+    raises(choir.InvalidError, group.sendrecv, mine, n, got, source, has="to")
+
+
 def splits(group):
     n, r = group.size, group.rank
     mine = [i for i in range(n) if i % 2 == r % 2]
@@ -158,6 +174,8 @@ def works(group):
     check(told, [work])
     work.add_done_callback(told.append)
     check(told, [work, work], "at once if it is done")
+    work.add_done_callback(lambda w: told.append(group.all_reduce(np.ones(1))[0]))  # which waits, in this thread
+    check(told[-1], float(group.size), "what a callback has reduced")
     raises(TypeError, work.add_done_callback, 3)
     a = np.ones(1000)
     for _ in range(100):
@@ -217,5 +235,5 @@ def fakes():
 
 
 if __name__ == "__main__":
-    python_tests.main({reductions: (1, 2, 3), movements: (1, 3), exchanges: (1, 3), messages: (2, 4), splits: (2, 3),
+    python_tests.main({reductions: (1, 2, 3), movements: (1, 3), exchanges: (1, 3), messages: (2, 4), sends_and_receives: (1, 3), splits: (2, 3),
                        works: (2, 3), about: (1, 3), fakes: 0})

@@ -44,7 +44,7 @@ def documented():
             if not name.startswith("_"):
                 check(bool(getattr(kind, name).__doc__), True, f"the docstring of {kind.__name__}.{name}")
     for name in dir(choir.Group):
-        if name.endswith(("reduce", "gather", "scatter", "_to_all", "cast", "send", "recv", "_object", "coalesced")):
+        if name.endswith(("reduce", "gather", "scatter", "_to_all", "cast", "send", "recv", "_object", "coalesced", "sparse")):
             check(name in page, True, f"{PAGE.name} names {name}")
 
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """python_ends_test.py - how it ends: forgotten groups and works, signals in a wait, forks, ranks that are killed, threads."""
 # timeout: 180
+import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -9,11 +11,13 @@ import time
 import python_tests
 from python_tests import SLOWNESS, check, ranks, run
 
-python_tests.need_choir()
+python_tests.need_choir(starts_many=True)
 
 # Without numpy, which takes longer to load than all else here.
-HEAD = """
+HEAD = f"""
 import array, choir, os, signal, sys, threading, time
+sys.path.append({str(pathlib.Path(__file__).resolve().parent)!r})
+from python_tests import when_asleep
 signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background jobs ignore it
 def ones(count): return array.array("d", [1] * count)
 """
@@ -52,16 +56,79 @@ threading.Thread(target=wait, daemon=True).start()
 inside.wait()
 while not g.p2p_sequence and not g.error: pass
 """,
+    # The interpreter is there until the thread is through: what it writes to late is told.
+    "a daemon thread that drops the last reference": """
+import atexit
+g = choir.init()
+rank, store, held = g.rank, g.store, [g]
+del g
+if rank == 1:
+    store.get("ending")
+    held[0].send(ones(1), 0)
+else:
+    held[0].recv(ones(1), 1, async_op=True)
+    thread = threading.Thread(target=held.pop, daemon=True)
+    atexit.unregister(choir._choir._end)
+    atexit.register(lambda: thread.join(20))
+    atexit.register(choir._choir._end)
+    atexit.register(store.set, "ending", "yes")
+    thread.start()
+    when_asleep(lambda: None, thread.native_id).join()
+""",
 }
 
 
 def forgotten():
     for what, program in FORGOTTEN.items():
         began = time.monotonic()
-        said = as_ranks(2, program, seconds=30)
+        said = as_ranks(2, program, seconds=30, env={"PYTHONMALLOC": "debug"} | os.environ)
         check("Fatal" in said or "core dumped" in said, False, f"{what}: {said}")
         seconds = time.monotonic() - began
         print(f"     {what}: {seconds:.1f} s")
+
+
+def dropped_in_a_callback():
+    """What is under way goes on, as when it is dropped elsewhere."""
+    said = as_ranks(2, """
+g = choir.init()
+a, b, store = ones(1), ones(1), g.store
+if g.rank == 0:
+    g.all_reduce(a, async_op=True).add_done_callback(lambda w: store.set("called back", "yes"))
+    g.all_reduce(b, async_op=True)
+    del g                                    # the callback's work has the last reference
+    store.set("dropped", "yes")
+    store.get("done")
+else:
+    store.get("dropped")
+    g.all_reduce(a)
+    store.get("called back")
+    until = time.monotonic() + 0.3
+    while not g.error and time.monotonic() < until: time.sleep(0.002)
+    g.all_reduce(b)
+    store.set("done", "yes")
+    g.close()
+print("SUM", b[0])
+""")
+    check(said.count("SUM 2.0"), 2, said)
+
+
+def closed_by_what_goes_back():
+    """A call first gives back what works under way had; that runs code, which may close the group."""
+    said = as_ranks(2, """
+g = choir.init()
+class Closer(array.array):
+    def __del__(self): g.close()
+if g.rank == 0:
+    g.recv(Closer("d", [0]), 1, async_op=True)
+    g.store.set("dropped", "yes")
+    try:
+        while True: g.wait_pending()         # the first waits for it, the next gives it back
+    except choir.StateError as e: print("TOLD", e)
+else:
+    g.store.get("dropped")
+    g.send(ones(1), 0)
+""")
+    check("0: TOLD wait_pending: the group is closed" in said, True, said)
 
 
 # --- signals -----------------------------------------------------------------------------------------
@@ -73,6 +140,9 @@ WAITS = {
     "a store": "g.store.get('never')",
     "leaving": "w = g.recv(ones(1), 1, async_op=True); g.close()",
     "a split": "g.split([0])",
+    "an exchange": "g.sendrecv(ones(1), 1, ones(1), 1)",
+    "all that is pending": "w = g.recv(ones(1), 1, async_op=True); g.wait_pending()",
+    "objects": "g.all_gather_object(1)",
 }
 
 INTERRUPTED = """
@@ -88,7 +158,7 @@ if g.rank == 0:
             time.sleep(0.01)
         told.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
-    threading.Timer(0.2, ring).start()
+    when_asleep(ring)
     try:
         %s
     except KeyboardInterrupt:
@@ -117,7 +187,7 @@ def interrupted():
         check(best <= 200 * SLOWNESS, True, f"{what}: {best} ms")
         print(f"     {what}: {best} ms")
     said = python("""
-threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+when_asleep(lambda: os.kill(os.getpid(), signal.SIGINT))
 try: choir.init("tcp://127.0.0.1:9", rank=1, size=2)
 except KeyboardInterrupt: print("joining was interrupted")
 """)
@@ -129,14 +199,14 @@ def others_are_told():
     said = as_ranks(2, """
 g = choir.init()
 if g.rank == 0:
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    when_asleep(lambda: os.kill(os.getpid(), signal.SIGINT))
     g.timeout = 20
     try: g.all_reduce(ones(2))
     except KeyboardInterrupt: pass
     print("ERROR", g.error.name)
+    g.store.set("interrupted", "yes")
 else:
-    try: g.store.get("never", timeout=0.6)
-    except choir.TimeoutError: pass
+    g.store.get("interrupted")
     try: g.all_reduce(ones(2))
     except choir.Error as e: print("TOLD", e.rank, e.operation)
 """)
@@ -145,25 +215,53 @@ else:
 
 # --- the interpreter's lock ---------------------------------------------------------------------------
 
+BOTH = "the same"
+
+# What waits on rank 0 until rank 1 does its part.
+HOLDS = {
+    "a barrier": ("g.barrier()", BOTH),
+    "a sum": ("g.all_reduce(a)", BOTH),
+    "a receive": ("g.recv(a, 1)", "g.send(a, 0)"),
+    "a receive from anybody": ("g.recv_any(a)", "g.send(a, 0)"),
+    "an exchange": ("g.sendrecv(a, 1, b, 1)", "g.sendrecv(a, 0, b, 0)"),
+    "a work": ("g.all_reduce(a, async_op=True).wait()", "g.all_reduce(a)"),
+    "all that is pending": ("g.all_reduce(a, async_op=True); g.wait_pending()", "g.all_reduce(a)"),
+    "a batch": ("with g.batch(): g.all_reduce(a)", BOTH),
+    "a split": ("g.split([0, 1]).close()", BOTH),
+    "a key": ("g.store.get('key')", "g.store.set('key', 'value')"),
+    "keys": ("g.store.wait(['other'])", "g.store.set('other', 'value')"),
+    "a queue": ("g.store.queue_pop('queue')", "g.store.queue_push('queue', 'value')"),
+    "a store's barrier": ("g.store.barrier('all', 2)", BOTH),
+    "objects": ("g.all_gather_object(1)", BOTH),
+    "a sparse sum": ("g.all_reduce_sparse(array.array('q', [0]), a, (1,))", BOTH),
+    "a monitored barrier": ("g.monitored_barrier()", BOTH),
+    "joining a communicator": ("c = nccl.Communicator(2, uid, g.rank)", BOTH),
+    "a communicator's sum": ("nccl.all_reduce([a], comms=c)", BOTH),
+    "leaving": ("h.all_reduce(a, async_op=True); h.close()", BOTH),
+    "forgetting": ("i.all_reduce(a, async_op=True); del i", BOTH),
+}
+
+
 def lock_is_free():
-    """While a call waits other threads run."""
+    """While a call waits other threads run: rank 1 begins only when one has told it to."""
+    cases = [(what, mine, mine if others is BOTH else others) for what, (mine, others) in HOLDS.items()]
     said = as_ranks(2, """
+from choir import nccl
 g = choir.init()
-counted, done = [0], threading.Event()
-def count():
-    while not done.is_set(): counted[0] += 1
-t = threading.Thread(target=count); t.start()
-if g.rank == 0:
-    before = counted[0]
-    g.recv(ones(1), 1)
-    ran = counted[0] - before
-else:
-    while counted[0] < 1000: pass
-    time.sleep(0.3); g.send(ones(1), 0); ran = 10**6
-done.set(); t.join()
-print("RAN" if ran > 1000 else f"only {ran}")
-""")
-    check(said.count("RAN"), 2, said)
+h, i, tell = g.split([0, 1]), g.split([0, 1]), g.store.clone()
+a, b, here = ones(1), ones(1), globals()
+uid = bytes.fromhex(g.broadcast_object(nccl.unique_id().hex() if g.rank == 0 else None))
+for number, (what, mine, others) in enumerate(%r):
+    if g.rank == 0:
+        teller = when_asleep(lambda: tell.set(f"another thread {number}", "runs"))
+        exec(mine, here)
+        teller.join()
+        print("DONE", what, flush=True)
+    else:
+        tell.get(f"another thread {number}", timeout=20)
+        exec(others, here)
+""" % cases)
+    check(said.count("0: DONE"), len(HOLDS), said)
 
 
 # --- forks ----------------------------------------------------------------------------------------------
@@ -246,4 +344,4 @@ g.barrier()
 
 
 if __name__ == "__main__":
-    python_tests.main({forgotten: 0, interrupted: 0, others_are_told: 0, lock_is_free: 0, forks: 0, killed: 0, threads: 0})
+    python_tests.main({forgotten: 0, dropped_in_a_callback: 0, closed_by_what_goes_back: 0, interrupted: 0, others_are_told: 0, lock_is_free: 0, forks: 0, killed: 0, threads: 0})

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """python_jax_test.py - JAX arrays on the host: read in place, results are new arrays; and numpy with ml_dtypes."""
 # timeout: 120
+import re
+
 import python_tests
 from python_tests import check, raises
 
-python_tests.need_choir("jax")
+python_tests.need_choir("jax")  # scripts/setup installs it for `make test-all`
 
+import jax  # noqa: E402 # pylint: disable=wrong-import-position
 import jax.numpy as jnp  # noqa: E402 # pylint: disable=wrong-import-position
 import ml_dtypes  # noqa: E402 # pylint: disable=wrong-import-position
 import numpy as np  # noqa: E402 # pylint: disable=wrong-import-position
@@ -33,6 +36,49 @@ def arrays(group):
     check(work.wait(20).tolist(), [n * i + n * (n - 1) / 2 for i in range(2 * n)])
 
 
+def refused(group):
+    """An array is given when it is whole, or not at all."""
+    x = jnp.ones(2 * group.size)
+    for call in (cj.all_reduce, cj.broadcast, cj.all_gather, cj.reduce_scatter, cj.all_to_all):
+        sequence = group.collective_sequence
+        raises(NotImplementedError, call, group, x, async_op=True, has="async_op")
+        for trace, given in ((jax.jit, x), (jax.grad, x), (jax.vmap, x.reshape(1, -1))):
+            raises(TypeError, trace(lambda v, call=call: call(group, v).sum()), given)
+        check(group.collective_sequence, sequence, "nothing begun")
+        with group.batch():
+            raises(NotImplementedError, call, group, x, has="batch")
+        check(call(group, x, async_op=False, timeout=20).dtype, x.dtype)
+    group.barrier()
+
+
+def memory_is_taken_over(group):
+    """The array is where the operation wrote, aligned as JAX wants it, and nobody else has it."""
+    made = []
+    fresh = cj._fresh
+    cj._fresh = lambda *given: made.append(fresh(*given)) or made[-1]
+    try:
+        for count in (1, 7, 100000):
+            for dtype in ("float32", "bfloat16", "uint8"):
+                x = jnp.ones(count * group.size, dtype)
+                for call in (cj.all_reduce, cj.all_gather, cj.reduce_scatter, cj.all_to_all):
+                    y = call(group, x)
+                    check(y.unsafe_buffer_pointer(), made.pop().ctypes.data, f"the memory of {call.__name__}")
+                    check(y.devices(), x.devices())
+    finally:
+        cj._fresh = fresh
+    check(cj.all_gather(group, jnp.ones((0, 2))).shape, (group.size, 0, 2), "no elements")
+
+
+def page(group):
+    """The example of docs/python.md, which not everybody can run."""
+    text = (python_tests.SOURCE / "docs" / "python.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```py\n(.*?)^```$", text, re.M | re.S)
+    found = {"__name__": "__main__"}
+    exec(compile(code, "python.md", "exec"), found)  # pylint: disable=exec-used
+    check(found["total"].tolist(), [group.size] * 3)
+    check(found["later"].tolist(), [group.size * group.size] * 3)
+
+
 def ml_types(group):
     n = group.size
     for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
@@ -47,4 +93,4 @@ def ml_types(group):
 
 
 if __name__ == "__main__":
-    python_tests.main({arrays: (1, 2), ml_types: 2})
+    python_tests.main({arrays: (1, 2), refused: (1, 2), memory_is_taken_over: 2, page: 2, ml_types: 2})

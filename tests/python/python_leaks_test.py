@@ -32,13 +32,16 @@ def fails(call, *args, **more):
 
 def kinds(group, a, locked, store):
     """(share of the calls, one of them)"""
-    lists = [a[:1]] * group.size
+    lists, places = [a[:1]] * group.size, np.array([3, 1])
     yield 1.0, lambda: group.all_reduce(a)
     yield 0.2, lambda: group.all_reduce(a, "max", timeout=5, dtype="f64")
     yield 0.2, lambda: group.all_reduce(a, input=locked)
     yield 0.2, lambda: group.all_reduce(a, async_op=True).wait()
     yield 0.1, lambda: group.all_reduce(a, async_op=True)
     yield 0.1, lambda: group.all_gather(lists, a[:1])
+    yield 0.05, lambda: group.all_reduce_sparse(places, a, (4,)).values
+    yield 0.05, lambda: group.all_reduce_sparse(places, a, (4,), async_op=True)
+    yield 0.05, lambda: fails(group.all_reduce_sparse, places, a, (3,))
     yield 0.1, lambda: fails(group.all_reduce, locked)
     yield 0.1, lambda: fails(group.all_reduce, a, "nonsense")
     yield 0.1, lambda: fails(group.broadcast, a, 99)
@@ -86,5 +89,32 @@ def leaks():
     group.close()
 
 
+class Holder(np.ndarray):
+    """An array with attributes, which are counted."""
+
+    nalive = 0
+
+    def __del__(self):
+        Holder.nalive -= 1
+
+
+def cycles():
+    """An array that has the handle of the work it is lent to."""
+    group = choir.init()
+    for _ in range(100):
+        a = np.ones(2).view(Holder)
+        Holder.nalive += 1
+        a.work = group.all_reduce(a, async_op=True)
+        b = np.ones(2).view(Holder)
+        Holder.nalive += 1
+        with group.batch(async_op=True) as b.batch:
+            group.all_gather([b], a)
+    del a, b
+    group.wait_pending(20)
+    gc.collect()
+    check(Holder.nalive, 0, "arrays that are left")
+    group.close()
+
+
 if __name__ == "__main__":
-    python_tests.main({leaks: 0})
+    python_tests.main({leaks: 0, cycles: 0})

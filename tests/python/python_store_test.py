@@ -51,7 +51,7 @@ def limits(s):
     raises(TypeError, s.set, "k")
     raises(TypeError, s.wait, "a text is no list")
     raises(ValueError, s.multi_set, ["a"], [])
-    threading.Timer(0.05, s.interrupt).start()
+    python_tests.when_asleep(s.interrupt)
     raises(choir.InterruptedError, s.get, "never")
     s.resume()
     s.close()
@@ -83,7 +83,7 @@ def closing_ends_waits():
 
     thread = threading.Thread(target=wait)
     thread.start()
-    threading.Timer(0.1, s.close).start()
+    python_tests.when_asleep(s.close, thread.native_id)
     thread.join(20)
     check(seen, ["CHOIR_ERR_INTERRUPTED"])
 

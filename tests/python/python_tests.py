@@ -14,11 +14,13 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 SOURCE = pathlib.Path(os.environ.get("CHOIR_TEST_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("CHOIR_TEST_BUILD", SOURCE / "build"))
 SLOWNESS = int(os.environ.get("CHOIR_TEST_SLOWNESS", "1"))
+SANITIZED = "CHOIR_TEST_SANITIZED" in os.environ  # python_sanitized.py has started this
 CHOIR = BUILD / "bin" / "choir"
 
 
@@ -31,18 +33,29 @@ def venv():
     return pathlib.Path(os.environ.get("CHOIR_TEST_VENV") or SOURCE / "build" / "venv")
 
 
-def need_choir(*modules):
-    """Be the interpreter that has numpy and `modules`, and find the package that was built."""
+def need_package():
+    """The interpreter of the virtual environment, with the package as the build folder has it in its path."""
     python, packages = venv() / "bin" / "python3", BUILD / "python"
     if not (packages / "choir" / "_choir.abi3.so").exists():
         skip("the Python package was not built: Python's headers are missing (package python3-dev)")
+    if not python.exists():
+        skip(f"there is no interpreter in {venv()} (scripts/setup makes it)")
+    os.environ["PYTHONPATH"] = str(packages)
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    return str(python)
+
+
+def need_choir(*modules, starts_many=False):
+    """Be the interpreter that has numpy and `modules`, and find the package that was built. A test that starts dozens of
+    interpreters says so: sanitizers then walk stacks the cheap way, which sees less, unless time does not matter."""
+    python = need_package()
     if os.environ.get("CHOIR_TEST_IN_VENV") != str(venv()):
-        if not python.exists():
-            skip(f"there is no interpreter in {venv()} (scripts/setup makes it)")
         os.environ["CHOIR_TEST_IN_VENV"] = str(venv())
-        os.environ["PYTHONPATH"] = str(packages)
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-        os.execv(python, [str(python), *sys.argv])
+        import python_sanitized  # the ranks need not load it
+        if python_sanitized.is_sanitized(BUILD):
+            cheap = "torch" in modules or (starts_many and not os.environ.get("CHOIR_TEST_LONG"))
+            sys.exit(python_sanitized.run(BUILD, [python, *sys.argv], walks_tables=not cheap))
+        os.execv(python, [python, *sys.argv])
     for module in ("numpy", *modules):
         try:
             __import__(module)
@@ -68,6 +81,24 @@ def raises(kind, call, *args, has="", **kwargs):
     raise AssertionError(f"{kind} expected, returned {got!r}")
 
 
+# --- threads ---------------------------------------------------------------------------------------
+
+def when_asleep(call, thread_id=None):
+    """Call it from another thread as soon as this one, or that, sleeps in a wait of the library: in poll or epoll, says the
+    kernel. Where it does not say, after 5 s."""
+    wchan = pathlib.Path(f"/proc/self/task/{thread_id or threading.get_native_id()}/wchan")
+
+    def watch():
+        until = time.monotonic() + 5
+        while "poll" not in wchan.read_text() and time.monotonic() < until:
+            time.sleep(0.002)
+        call()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
 # --- ranks -----------------------------------------------------------------------------------------
 
 def run(*command, seconds=60, code=0, **options):
@@ -83,6 +114,13 @@ def ranks(count, *command, **options):
     return run(CHOIR, "run", "-n", count, *command, **options)
 
 
+def which(counts):
+    """Under sanitizers each function runs with one number of ranks, the least that is not alone: an interpreter takes
+    seconds to start there, and more ranks take the same way through the extension."""
+    counts = counts if isinstance(counts, tuple) else (counts,)
+    return [min(c for c in counts if c > 1 or c == max(counts))] if SANITIZED else counts
+
+
 def main(cases):
     """Run functions of this file: each with a group of its own as so many ranks, all of one number in one job; or, if that is
     0, here. cases: {function: 2, other: (1, 4), alone: 0}."""
@@ -91,7 +129,7 @@ def main(cases):
         return
     by_count = {}
     for function, counts in cases.items():
-        for count in counts if isinstance(counts, tuple) else (counts,):
+        for count in which(counts):
             by_count.setdefault(count, []).append(function)
     for count, functions in by_count.items():
         began = time.monotonic()
@@ -109,3 +147,19 @@ def run_as_rank(functions):
     for function in functions:
         with choir.init() as group:
             function(group)
+
+
+def make_comms(n, uid=None):
+    """All the communicators of one id, each made by a thread, as they wait for each other."""
+    from choir import nccl
+    uid, comms = uid or nccl.unique_id(), [None] * n
+
+    def join(rank):
+        comms[rank] = nccl.init_rank(n, uid, rank, timeout=60)
+
+    threads = [threading.Thread(target=join, args=(r,)) for r in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return comms
