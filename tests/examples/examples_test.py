@@ -21,17 +21,33 @@ EXPECTED = {
 }
 SECONDS = {"data_parallel": 20}  # seconds promised
 
+# Those in Python need an interpreter with numpy or torch: which test finds one and runs them.
+RUN_BY = {
+    "kmeans": "tests/python/numpy_example_test.py",
+    "train_ddp": "tests/torch/training_examples_test.py",
+    "train_fsdp2": "tests/torch/training_examples_test.py",
+}
+
 
 def check(condition, *text):
     if not condition:
         sys.exit("FAILED: " + " ".join(map(str, text)))
 
 
-sources = {p.stem: p for p in SOURCE.glob("examples/*/*.c")}
-check(set(sources) == set(EXPECTED), "examples", sorted(sources), "expected", sorted(EXPECTED))
-for name, source in sorted(sources.items()):
-    check(re.fullmatch(r"\d\d_\w+", source.parent.name), source, "is not in a folder NN_name")
-    check(name + ".c" in (source.parent / "README.md").read_text(), "the page of", name, "does not speak of it")
+def find(ending, expected):
+    """{name: path}; each in a folder of its own, with a page."""
+    sources = {p.stem: p for p in sorted(SOURCE.glob("examples/*/*" + ending))}
+    check(set(sources) == set(expected), "examples", sorted(sources), "expected", sorted(expected))
+    for source in sources.values():
+        check(re.fullmatch(r"\d\d_\w+", source.parent.name), source, "is not in a folder NN_name")
+        check(source.name in (source.parent / "README.md").read_text(), "its page does not speak of", source)
+        check(f"(examples/{source.parent.name})" in (SOURCE / "README.md").read_text(), "README.md does not speak of", source)
+    return sources
+
+
+for name, source in find(".py", RUN_BY).items():
+    check(source.name in (SOURCE / RUN_BY[name]).read_text(), RUN_BY[name], "does not run", source)
+for name in find(".c", EXPECTED):
     ranks, pattern = EXPECTED[name]
     for n in ranks:
         command = [BUILD / "bin/examples" / name]

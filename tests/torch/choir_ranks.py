@@ -17,6 +17,8 @@ import sys
 import traceback
 
 import torch_tests
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+import python_sanitized  # noqa: E402 # pylint: disable=wrong-import-position
 from torch_tests import BUILD, SLOWNESS, check, raises, skip  # noqa: F401
 
 CHOIR = BUILD / "bin" / "choir"
@@ -29,6 +31,12 @@ def usually(usual, long):
     return long if os.environ.get("CHOIR_TEST_LONG") else usual
 
 
+def go_on_sanitized(command):
+    """The compiled part has the sanitizers as well; PyTorch has not, so that its objects' types are not known to them."""
+    os.environ["CXX"] = "c++ -g1 -fsanitize=address,undefined -fno-sanitize=vptr"
+    sys.exit(python_sanitized.run(BUILD, command, walks_tables=False))
+
+
 def need_choir_torch():
     """Be torch's interpreter, with the package as the build folder has it; or skip."""
     if not (PACKAGES / "choir" / "_choir.abi3.so").exists():
@@ -38,7 +46,7 @@ def need_choir_torch():
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     os.environ.setdefault("CHOIR_CACHE_DIR", str(BUILD / "torch-cache"))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    torch_tests.need_torch()
+    torch_tests.need_torch(go_on_sanitized if python_sanitized.is_sanitized(BUILD) else torch_tests.become)
     os.environ["PYTHONPATH"] = f"{PACKAGES}:{pathlib.Path(__file__).parent}"
     if str(PACKAGES) not in sys.path:
         sys.path.insert(0, str(PACKAGES))

@@ -5,6 +5,7 @@ part is built; and how an interpreter ends that forgot a group."""
 import os
 import pathlib
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -42,6 +43,12 @@ def run(*command, expected=0, has="", env=None, seconds=choir_ranks.TEST_SECONDS
     return done.stdout
 
 
+def free_port(address="127.0.0.1"):
+    with socket.socket() as s:
+        s.bind((address, 0))
+        return s.getsockname()[1]
+
+
 # --- launchers -----------------------------------------------------------------------------------------
 
 def torchrun():
@@ -51,9 +58,17 @@ def torchrun():
     run(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, path)
 
 
-def choir_run():
-    path = program("dist.init_process_group('cpu:choir')\n" + SUM + "dist.destroy_process_group()\n")
-    run(choir_ranks.CHOIR, "run", "-n", 3, sys.executable, path)
+def beside_another_backend():
+    """As in "cpu:choir,cuda:nccl", where there is no GPU: gloo is for those tensors."""
+    path = program("dist.init_process_group('cpu:choir,cuda:gloo')\n" + SUM + """
+assert dist.get_backend_config() == "cpu:choir,cuda:gloo", dist.get_backend_config()
+kinds = [dist.group.WORLD._get_backend(torch.device(device)).name() for device in ("cpu", "cuda")]
+assert kinds == ["choir", "gloo"], kinds
+sub = dist.new_group([0, 1])
+dist.barrier(sub)
+dist.destroy_process_group()
+""")
+    run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path)
 
 
 def spawn_and_stores():
@@ -104,12 +119,7 @@ dist.barrier()
 del store
 for i in range(3):
 """ + SUM.replace("\n", "\n    ") + "\n")
-    import socket
-
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, env={"OWN_PORT": str(port)})
+    run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, env={"OWN_PORT": str(free_port())})
 
 
 def under_debug_detail():
@@ -187,9 +197,42 @@ def one_of_many_compiles():
         check(out.count("loaded"), 4, "ranks that loaded it")
         check(out.count("compiling"), 1, "ranks that said they compile")
         check(pathlib.Path(f"{fake}.log").read_text(), "once\n", "calls of the compiler")
-        run(sys.executable, path, env={"CXX": "/nonexistent", "CHOIR_CACHE_DIR": cache}, has="loaded")
+        fake.unlink()
+        run(sys.executable, path, env={"CXX": str(fake), "CHOIR_CACHE_DIR": cache}, has="loaded")
         os.chmod(cache, 0o777)
         run(sys.executable, path, env={"CHOIR_CACHE_DIR": cache}, expected=1, has="cannot be trusted")
+
+
+def one_of_many_threads_loads():
+    path = program("""
+import threading
+
+def load():
+    choir.torch.load()
+    print("loaded", flush=True)
+
+threads = [threading.Thread(target=load) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+library = choir.torch.backend_build.ctypes.CDLL(str(choir.torch.backend_build.build(torch.__version__, torch.version.git_version)))
+library.choir_torch_register()
+""")
+    check(run(sys.executable, path).count("loaded"), 4, "threads that loaded it")
+
+
+def a_compiler_may_be_a_command():
+    """CXX="ccache g++"; and what it made serves also where the folder cannot be written to."""
+    path = program("choir.torch.load()\nprint('loaded')\n")
+    fake = compiler(f"cp {built()} $out")
+    fixed = program("os.access = lambda *args: False\nchoir.torch.load()\nprint('loaded')\n", "fixed.py")
+    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as empty:
+        words = f"{shutil.which('env')} {fake}"
+        run(sys.executable, path, env={"CXX": words, "CHOIR_CACHE_DIR": cache}, has="loaded")
+        fake.unlink()
+        run(sys.executable, fixed, env={"CXX": words, "CHOIR_CACHE_DIR": cache, "TMPDIR": empty}, has="loaded")
+        check(os.listdir(empty), [], "what was made elsewhere")
 
 
 def no_compiler_is_said():
@@ -200,6 +243,77 @@ def no_compiler_is_said():
         fake = compiler("echo something is wrong here; exit 1")
         run(sys.executable, path, env={"CXX": str(fake), "CHOIR_CACHE_DIR": cache}, expected=1,
             has="something is wrong here")  # fmt: skip
+
+
+def machines_and_compilers_have_parts_of_their_own():
+    """One home for several machines; and one that cannot be loaded all the same is said."""
+    path = program("""
+import platform
+from choir.torch import backend_build
+
+keys = {backend_build._key("this torch")}
+os.environ["CXX"] = "fake-compiler -mtune=native"
+keys.add(backend_build._key("this torch"))
+platform.machine = lambda: "another"
+keys.add(backend_build._key("this torch"))
+assert len(keys) == 3, keys
+os.environ["CXX"] = os.environ["FAKE"]
+try:
+    choir.torch.load()
+except backend_build.BuildError as error:
+    assert "remove" in str(error) and "compiled again" in str(error), error
+else:
+    sys.exit("rubbish was loaded")
+""")
+    with tempfile.TemporaryDirectory() as cache:
+        run(sys.executable, path, env={"FAKE": str(compiler("echo rubbish > $out")), "CHOIR_CACHE_DIR": cache})
+
+
+def ranks_with_and_without_a_compiler():
+    path = program("""
+if os.environ["RANK"] == "1":
+    os.environ.update(CXX="no-such-compiler", CHOIR_CACHE_DIR=os.environ["EMPTY"])
+try:
+    dist.init_process_group("choir")
+    dist.all_reduce(torch.ones(1))
+except dist.DistBackendError as error:
+    print("refused:", error, flush=True)
+    os._exit(0)
+""")
+    with tempfile.TemporaryDirectory() as empty:
+        out = run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, env={"EMPTY": empty})
+    check(out.count("refused:"), 2, out)
+    check(out.count("expected one or the other on all"), 1, out)
+
+
+def own_address():
+    """Of this host, in a network; a connection of datagrams sends none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        return s.getsockname()[0]
+
+
+def ranks_of_other_hosts_are_told_an_address():
+    """Where the store listens on a network, rank 0 tells an address in it, compiled or not."""
+    address = own_address()
+    if address is None or address.startswith("127."):
+        print("this host has no network")
+        return
+    path = program("""
+rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+store = dist.TCPStore(os.environ["ADDRESS"], int(os.environ["OWN_PORT"]), n, rank == 0)
+dist.init_process_group("choir", store=dist.PrefixStore("outer", store), rank=rank, world_size=n)
+words = [store.get(key).decode() for key in store.list_keys() if "choir/word/" in key]
+assert len(words) == 1 and os.environ["ADDRESS"] + ":" in words[0], words
+dist.barrier()
+dist.destroy_process_group()
+""")
+    for more in ({}, {"CXX": "no-such-compiler", "CHOIR_CACHE_DIR": tempfile.gettempdir()}):
+        run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path,
+            env={"OWN_PORT": str(free_port(address)), "ADDRESS": address, **more})  # fmt: skip
 
 
 def another_torch_is_noticed():
@@ -216,10 +330,13 @@ def another_torch_is_noticed():
             has="was built for torch 2.12.0 other")  # fmt: skip
 
 
+CASES = [
+    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group,
+    one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, no_compiler_is_said,
+    machines_and_compilers_have_parts_of_their_own,
+    ranks_with_and_without_a_compiler, ranks_of_other_hosts_are_told_an_address, another_torch_is_noticed,
+]  # fmt: skip
+
 if __name__ == "__main__":
     choir_ranks.build_backend()
-    for test in (torchrun, choir_run, spawn_and_stores, alone, the_store_may_go,
-                 under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, one_of_many_compiles,
-                 no_compiler_is_said, another_torch_is_noticed):  # fmt: skip
-        print(test.__name__, flush=True)
-        test()
+    choir_ranks.torch_tests.run_all([case for case in CASES if case.__name__ in sys.argv[1:] or not sys.argv[1:]])

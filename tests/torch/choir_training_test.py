@@ -47,6 +47,15 @@ def ddp(rank, size):
     return train(net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), rank)
 
 
+def ddp_average_hook(rank, size):
+    import choir.torch
+
+    net = nn.parallel.DistributedDataParallel(model(), bucket_cap_mb=0.002, gradient_as_bucket_view=True)
+    if dist.get_backend() == "choir":  # gloo has no averages
+        net.register_comm_hook(None, choir.torch.average_hook)
+    return train(net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), rank)
+
+
 def ddp_unused_and_sparse(rank, size):
     class Net(nn.Module):
         def __init__(self):
@@ -111,7 +120,7 @@ def checkpoint(rank, size):
     return losses + train(again, torch.optim.SGD(again.parameters(), lr=0.1), rank, first=STEPS)
 
 
-KINDS = [ddp, ddp_unused_and_sparse, zero_optimizer, fsdp2, tensor_parallel, checkpoint]
+KINDS = [ddp, ddp_average_hook, ddp_unused_and_sparse, zero_optimizer, fsdp2, tensor_parallel, checkpoint]
 
 
 def losses_on(backend):

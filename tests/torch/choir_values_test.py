@@ -341,6 +341,15 @@ def expanded_inputs(rank, size):
     out = torch.zeros(6 * size)
     dist.all_gather_into_tensor(out, one)
     same(out, torch.cat([tensor(r, (1,), torch.float32).expand(6) for r in range(size)]), "an expanded input")
+    out = one if rank == 0 else torch.zeros(6)
+    dist.broadcast(out, 0)
+    same(out, tensor(0, (1,), torch.float32).expand(6), "an expanded input of a broadcast")
+    negated, outs = torch.full((3,), complex(1, rank + 1)).conj().imag, [torch.zeros(3) for _ in range(size)]
+    dist.all_gather(outs, negated)
+    same(torch.stack(outs)[:, 0], torch.arange(-1.0, -size - 1, -1), "an input that is negated by a mark")
+    steps, out = torch.arange(7.0).as_strided((4, 4), (1, 1)), torch.zeros(4 * size, 4)
+    dist.all_gather_into_tensor(out, steps)
+    same(out[:4], steps.contiguous(), "an input whose rows overlap")
     choir_ranks.raises(RuntimeError, dist.all_reduce, one, has="share memory")
 
 

@@ -22,10 +22,10 @@ REFUSED = {
 }
 
 
-def run(backend, size, patterns=()):
-    """One result for each test, by name: what came of it, why, how long it took."""
+def run(backend, size, patterns=(), **more):
+    """One result for each test, by name: what came of it, why, how long it took. `more` of the environment."""
     with tempfile.TemporaryDirectory() as folder:
-        env = {**os.environ, "BACKEND": backend, "WORLD_SIZE": str(size), "TEMP_DIR": folder}
+        env = {**os.environ, "BACKEND": backend, "WORLD_SIZE": str(size), "TEMP_DIR": folder, **more}
         with open(f"wheel_{backend}_{size}.log", "w") as log:
             done = subprocess.run([sys.executable, CASES, *patterns], stdout=subprocess.PIPE, stderr=log, text=True,
                                   env=env, timeout=1500 * SLOWNESS)  # fmt: skip

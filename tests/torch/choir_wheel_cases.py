@@ -7,11 +7,9 @@ backends' names; here "choir" is taken for gloo there, and for MPI where the tab
 touching what a test checks. Ranks are forked: they import torch once.
 """
 import fnmatch
-import json
 import os
 import sys
 import tempfile
-import time
 import types
 import unittest
 
@@ -80,7 +78,7 @@ def import_tests():
         return distributed_test
     import choir.torch
 
-    choir.torch.load()
+    is_compiled = choir.torch._can_load()  # before ranks are forked
     common_distributed.DistTestCases.backend_feature["plugin"].add(NAME)
     if int(os.environ["WORLD_SIZE"]) > 2:
         common_distributed.os = OperatingSystem()  # tests of subgroups run with few ranks for MPI alone
@@ -90,14 +88,17 @@ def import_tests():
         from torch.testing._internal.distributed import distributed_test
     finally:
         os.environ = real
-    for table in ("PROFILING_SUPPORTED_BACKENDS", "CUDA_PROFILING_SUPPORTED_BACKENDS",
-                  "SEND_RECV_PROFILING_SUPPORTED_BACKENDS"):  # fmt: skip
-        getattr(distributed_test, table).append(NAME)
+    if is_compiled:  # torch's profiler sees nothing of a group in Python
+        for table in ("PROFILING_SUPPORTED_BACKENDS", "CUDA_PROFILING_SUPPORTED_BACKENDS",
+                      "SEND_RECV_PROFILING_SUPPORTED_BACKENDS"):  # fmt: skip
+            getattr(distributed_test, table).append(NAME)
     assert dist.Backend.backend_capability[NAME] == ["cpu"]
     return distributed_test
 
 
 import torch.multiprocessing
+
+from choir_wheel_results import Results
 
 distributed_test = import_tests()
 
@@ -108,38 +109,10 @@ class WheelTest(distributed_test.TestDistBackend, distributed_test.DistributedTe
         self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
 
-class Results(unittest.TestResult):
-    """Tells of each test as it ends."""
-
-    def startTest(self, test):
-        super().startTest(test)
-        self.began, self.told = time.monotonic(), False
-
-    def tell(self, test, what, why=""):
-        self.told = True
-        name = test.id().rsplit(".", 1)[-1]
-        print(json.dumps({"test": name, "what": what, "why": why[-3000:], "s": round(time.monotonic() - self.began, 1)}),
-              file=OUT, flush=True)  # fmt: skip
-
-    def addSuccess(self, test):
-        self.tell(test, "passed")
-
-    def addSkip(self, test, reason):
-        self.tell(test, "skipped", reason)
-
-    def addFailure(self, test, err):
-        self.tell(test, "failed", self._exc_info_to_string(err, test))
-
-    addError = addFailure
-
-    def addExpectedFailure(self, test, err):
-        self.tell(test, "passed")
-
-
 if __name__ == "__main__":
     OUT = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the tests print
     patterns = sys.argv[1:] or ["*"]
     for name in unittest.TestLoader().getTestCaseNames(WheelTest):
         if any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
-            WheelTest(name).run(Results())
+            WheelTest(name).run(Results(OUT))

@@ -104,6 +104,41 @@ def several_messages_at_once(rank, size):
         check(ins[i].tolist(), [float(left * 10 + i)] * 50, "batched message")
 
 
+def a_refused_message_ends_its_batch(rank, size):
+    """The error comes out of the batch, and what comes later is no part of it. What came before is sent."""
+    right, left = (rank + 1) % size, (rank - 1) % size
+    shared, never = torch.ones(1).expand(4), torch.zeros(1)
+    ops = [dist.P2POp(dist.isend, torch.full((4,), float(rank)), right, tag=3), dist.P2POp(dist.irecv, shared, left, tag=3),
+           dist.P2POp(dist.isend, never, right, tag=4)]  # fmt: skip
+    for _ in range(2):
+        raises(RuntimeError, lambda: dist.batch_isend_irecv(ops), has="share memory")
+        t, got = torch.full((4,), float(rank)), torch.zeros(4)
+        dist.all_reduce(t)
+        check(t.tolist(), [float(sum(range(size)))] * 4, "a sum after a refused batch")
+        dist.recv(got, left, tag=3)
+        check(got.tolist(), [float(left)] * 4, "what was sent before the refusal")
+    dist.send(torch.ones(1), right, tag=4)
+    dist.recv(never, left, tag=4)
+    check(never.item(), 1.0, "the first that came with the last tag")
+
+
+@choir_ranks.compiled_only
+def a_refused_collective_ends_its_batch(rank, size):
+    group, cpu = apart(list(range(size))), torch.device("cpu")
+    mixed = [torch.ones(1), torch.ones(1, dtype=torch.int64), torch.ones(2).to(torch.float8_e5m2fnuz)]
+    for bad in ([torch.ones(1), torch.ones(1)], [torch.sparse_coo_tensor([[0]], [1.0], (2,))]):
+        t = torch.ones(3)
+        group._start_coalescing(cpu)
+        group.allreduce([t])
+        group.allreduce(bad)
+        group.allreduce_coalesced(mixed)
+        raises(RuntimeError, lambda: group._end_coalescing(cpu), has="allreduce")
+        after = torch.ones(2)
+        dist.all_reduce(after, group=group)
+        check(after.tolist(), [float(size)] * 2, "a sum after a refused batch")
+        check(t.tolist(), [float(size)] * 3, "the sum before the refusal")
+
+
 # --- works and futures -------------------------------------------------------------------------------
 
 def futures_carry_the_tensors(rank, size):
@@ -136,6 +171,22 @@ def callbacks_run_and_may_go_on(rank, size):
     chained = dist.all_reduce(t, async_op=True).get_future().then(first)
     chained.wait()
     check(done.wait(AMPLE.total_seconds()), True, "the callback of the second")
+
+
+def callbacks_may_wait_for_what_they_issue(rank, size):
+    """As PowerSGD's hook does: by the future, which another callback completes."""
+    t = torch.ones(100)
+
+    def deeper(future):
+        dist.all_reduce(t, async_op=True).get_future().wait()
+        return dist.all_reduce(t, async_op=True).get_future().then(lambda f: f.value()[0]).wait()
+
+    def first(future):
+        dist.all_reduce(t, async_op=True).get_future().wait()
+        return dist.all_reduce(t, async_op=True).get_future().then(deeper).wait()
+
+    got = dist.all_reduce(t, async_op=True).get_future().then(first).wait()
+    check(got[0].item(), float(size**5), "five sums, one after another")
 
 
 def completion_is_seen_without_waiting(rank, size):
@@ -177,6 +228,69 @@ def tensors_live_as_long_as_the_work(rank, size):
     for work in works:
         work.wait()
         check([v.sum().item() for v in work.result()], [30000.0] * size, "outputs that nobody else holds")
+
+
+def tensors_live_as_long_as_what_nobody_holds(rank, size):
+    """A receive whose work and tensor are dropped writes into memory that is nobody else's yet."""
+    group = apart(list(range(size)))
+    for _ in range(5):
+        if rank == 0:
+            dist.irecv(torch.zeros(1 << 14), 1, group=group)
+            others = [torch.full((1 << 14,), 7.0) for _ in range(4)]
+        dist.barrier()
+        if rank == 1:
+            dist.send(torch.ones(1 << 14), 0, group=group)
+        dist.barrier()
+        if rank == 0:
+            check([bool((t == 7).all()) for t in others], [True] * 4, "memory that was allocated since")
+    t = torch.sparse_coo_tensor([[rank]], [1.0], (size,))
+    dist.all_reduce(t, async_op=True)
+    dist.barrier()
+    if not choir_ranks.is_python():
+        dist.group.WORLD._wait_for_pending_works()
+    check(t.to_dense().tolist(), [1.0] * size, "a sparse sum that nobody waited for")
+
+
+def tensors_may_get_other_memory(rank, size):
+    """What they had when the call was made is written to, and is there as long."""
+    meanwhile = apart(list(range(size)))
+    changes = [lambda t: setattr(t, "data", torch.zeros(1)), lambda t: t.set_()]
+    for change in changes:
+        ts = [torch.full((1 << 20,), float(rank + 1)) for _ in range(3)]
+        whole = torch.zeros(size << 20)
+        views = [ts[0].view(-1), ts[1].view(-1)]
+        if rank != 0:
+            dist.barrier(meanwhile)
+        works = [dist.all_reduce(ts[0], async_op=True), dist.all_reduce(ts[1], async_op=True),
+                 dist.all_gather_into_tensor(whole, ts[2], async_op=True)]  # fmt: skip
+        if rank == 0:
+            for t in (*ts, whole):
+                change(t)
+            del views[1]
+            others = [torch.full((1 << 20,), 7.0) for _ in range(8)]
+            dist.barrier(meanwhile)
+        for work in works:
+            work.wait()
+        check(views[0].unique().tolist(), [size * (size + 1) / 2], "the sum in the memory that the tensor had")
+        if rank == 0:
+            check([t.unique().tolist() for t in others], [[7.0]] * 8, "memory that was allocated since")
+
+
+@choir_ranks.compiled_only
+def who_completes_a_future_himself(rank, size):
+    """Then it cannot be completed again, which is logged and hurts nobody."""
+    group, t = apart(list(range(size))), torch.zeros(1)
+    if rank == 0:
+        work = dist.irecv(t, 1, group=group)
+        work.get_future().set_result([torch.tensor([5.0])])
+    dist.barrier()
+    if rank == 1:
+        dist.send(torch.tensor([3.0]), 0, group=group)
+    if rank == 0:
+        work.wait()
+        check(work.get_future().wait()[0].item(), 5.0, "its value")
+        group._wait_for_pending_works()
+        check(t.item(), 3.0, "what was received")
 
 
 # --- groups ------------------------------------------------------------------------------------------
@@ -222,6 +336,46 @@ def names_and_options(rank, size):
 def monitored_barrier(rank, size):
     dist.group.WORLD.monitored_barrier(timeout=AMPLE)
     cpu_backend().monitored_barrier(timeout=AMPLE)
+
+
+@choir_ranks.compiled_only
+def a_hook_may_raise(rank, size):
+    group = apart(list(range(size)))
+    seen = []
+
+    def hook(info):
+        seen.append(info)
+        raise ValueError("of a hook")
+
+    group._register_on_completion_hook(hook)
+    for i in range(1, 4):
+        t = torch.ones(3)
+        dist.all_reduce(t, group=group, async_op=True).wait()
+        check(t.tolist(), [float(size)] * 3, "a sum whose hook raises")
+        group._wait_for_pending_works()
+        check(len(seen), i, "calls of the hook")
+
+
+@choir_ranks.compiled_only
+def who_may_not_coalesce_is_not_coalescing(rank, size):
+    """A second thread is refused, and its next operation is done, not put off."""
+    group = apart(list(range(size)))
+    cpu = torch.device("cpu")
+    got = []
+
+    def other():
+        raises(RuntimeError, lambda: group._start_coalescing(cpu), has="another thread")
+        t = torch.ones(2)
+        dist.all_reduce(t, group=group)
+        got.append(t.tolist())
+
+    group._start_coalescing(cpu)
+    raises(RuntimeError, lambda: group._start_coalescing(cpu), has="this thread")
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    group._end_coalescing(cpu).wait()
+    check(got, [[float(size)] * 2], "what the other thread reduced")
 
 
 @choir_ranks.compiled_only
@@ -316,6 +470,34 @@ def a_wait_has_a_time_of_its_own(rank, size):
         work.wait()
 
 
+def a_coalesced_call_has_a_time_of_its_own(rank, size):
+    opts = dist.AllreduceCoalescedOptions()
+    opts.timeout, opts.asyncOp = timedelta(milliseconds=300), False
+    for tensors in ([torch.ones(1), torch.ones(2)], [torch.ones(1), torch.ones(2, dtype=torch.int64)]):
+        group = apart(list(range(size)))
+        if rank == 0:
+            raises(dist.DistBackendError, lambda: group.allreduce_coalesced(tensors, opts), has="Timed out waiting 300ms")
+        dist.barrier()
+
+
+def outputs_that_cannot_be_written(rank, size):
+    """Refused in the same words everywhere; one dimension of length 1 shares nothing."""
+    shared, one = torch.ones(1).expand(size), torch.ones(1)
+    rows = [
+        lambda bad: dist.all_reduce(bad), lambda bad: dist.group.WORLD.allreduce_coalesced([bad]),
+        lambda bad: dist.reduce(bad, rank), lambda bad: dist.broadcast(bad, (rank + 1) % size),
+        lambda bad: dist.all_gather([bad] * size, torch.ones(size)), lambda bad: dist.all_gather_into_tensor(bad, one),
+        lambda bad: dist.gather(torch.ones(size), [bad] * size, rank), lambda bad: dist.scatter(bad, [torch.ones(size)] * size, rank),
+        lambda bad: dist.reduce_scatter(bad, [torch.ones(size)] * size), lambda bad: dist.all_to_all_single(bad, torch.ones(size)),
+        lambda bad: dist.all_to_all([bad] * size, [torch.ones(size)] * size), lambda bad: dist.recv(bad, (rank + 1) % size),
+    ]  # fmt: skip
+    for call in rows:
+        raises(RuntimeError, lambda: call(shared), has="share memory")
+    t = torch.ones(5).as_strided((1, 5), (0, 1))
+    dist.all_reduce(t)
+    check(t.tolist(), [[float(size)] * 5], "a sum in one row")
+
+
 def who_is_late_is_named(rank, size):
     group = apart(list(range(size)), timeout=timedelta(milliseconds=500))
     if rank != size - 1:
@@ -368,11 +550,14 @@ def unmatched_receive_is_no_reason_to_hang(rank, size):
 
 FUNCTIONS = [
     messages, messages_to_oneself, strided_messages, from_anybody, source_of_a_receive, several_messages_at_once,
-    futures_carry_the_tensors, callbacks_run_and_may_go_on, completion_is_seen_without_waiting, many_under_way,
-    dropped_works_go_on, tensors_live_as_long_as_the_work, subgroups, splitting, sequence_numbers, names_and_options,
-    monitored_barrier, profiler_sees_operations, flight_record, functional_collectives, bad_arguments_change_nothing,
-    a_receive_times_out_alone, a_wait_has_a_time_of_its_own, who_is_late_is_named, different_calls_are_told,
-    futures_carry_errors, abort_ends_what_is_pending, set_timeout_counts, unmatched_receive_is_no_reason_to_hang,
+    a_refused_message_ends_its_batch, a_refused_collective_ends_its_batch, futures_carry_the_tensors, callbacks_run_and_may_go_on, callbacks_may_wait_for_what_they_issue,
+    completion_is_seen_without_waiting, many_under_way, dropped_works_go_on, tensors_live_as_long_as_the_work,
+    tensors_live_as_long_as_what_nobody_holds, tensors_may_get_other_memory, who_completes_a_future_himself, subgroups, splitting, sequence_numbers, names_and_options,
+    monitored_barrier, a_hook_may_raise, who_may_not_coalesce_is_not_coalescing, profiler_sees_operations,
+    flight_record, functional_collectives, bad_arguments_change_nothing, a_receive_times_out_alone,
+    a_wait_has_a_time_of_its_own,
+    a_coalesced_call_has_a_time_of_its_own, outputs_that_cannot_be_written, who_is_late_is_named, different_calls_are_told, futures_carry_errors,
+    abort_ends_what_is_pending, set_timeout_counts, unmatched_receive_is_no_reason_to_hang,
 ]  # fmt: skip
 
 if __name__ == "__main__":

@@ -24,7 +24,11 @@ def skip(reason):
     sys.exit(77)
 
 
-def need_torch():
+def become(command):
+    os.execv(command[0], command)
+
+
+def need_torch(go_on=become):
     """Be the interpreter that has PyTorch, of the version that is tested with."""
     venv = pathlib.Path(os.environ.get("CHOIR_TEST_VENV") or SOURCE / "build" / "venv")
     python = venv / "bin" / "python3"
@@ -32,7 +36,7 @@ def need_torch():
         if not python.exists():
             skip(f"PyTorch {TORCH} is not installed in {venv} (scripts/setup does that)")
         os.environ["CHOIR_TEST_IN_VENV"] = str(venv)
-        os.execv(python, [str(python), *sys.argv])
+        go_on([str(python), *sys.argv])
     try:
         from importlib.metadata import version
         found = version("torch").split("+")[0]

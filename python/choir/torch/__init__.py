@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import threading
 from typing import Any
 
 import torch
@@ -21,8 +22,9 @@ import torch.distributed as dist
 
 from choir.torch import backend_build
 
-__all__ = ["create", "dump_flight_record", "load", "register"]
+__all__ = ["average_hook", "create", "dump_flight_record", "load", "register"]
 
+_loading = threading.RLock()  # guards both
 _loaded = False
 _python_instead = False
 
@@ -30,25 +32,27 @@ _python_instead = False
 def load() -> None:
     """Load the compiled part, compiling it first if this torch has none yet; creating a group does so by itself."""
     global _loaded
-    if _loaded:
-        return
-    backend_build.load(torch.__version__, torch.version.git_version)
-    # A callback that is still to come when the interpreter has ended would take the process down.
-    atexit.register(lambda: torch.ops.choir.end_pending())
-    _loaded = True
+    with _loading:
+        if _loaded:
+            return
+        backend_build.load(torch.__version__, torch.version.git_version)
+        # A callback that is still to come when the interpreter has ended would take the process down.
+        atexit.register(lambda: torch.ops.choir.end_pending())
+        _loaded = True
 
 
 def _can_load() -> bool:
     """Whether there is a compiled part; says once if not, and why."""
     global _python_instead
-    if _python_instead:
-        return False
-    try:
-        load()
-    except backend_build.NoCompiler as error:
-        _python_instead = True
-        print(f"choir: {error}; a slower group in Python takes its place", file=sys.stderr, flush=True)
-    return not _python_instead
+    with _loading:
+        if _python_instead:
+            return False
+        try:
+            load()
+        except backend_build.NoCompiler as error:
+            _python_instead = True
+            print(f"choir: {error}; a slower group in Python takes its place", file=sys.stderr, flush=True)
+        return not _python_instead
 
 
 def dump_flight_record(path: str, *, json: bool = False) -> None:
@@ -72,15 +76,16 @@ def _way_to_others(store: Any) -> str:
 def create(opts: Any, pg_options: Any = None) -> Any:
     """What torch calls for each group, on its members: the c10d Backend; or, where none can be compiled, a group in
     Python."""
+    url = _way_to_others(opts.store)
     if not _can_load():
         from choir.torch.python_group import PythonGroup
 
-        return PythonGroup(opts.store, opts.group_rank, opts.group_size, opts.timeout, opts.group_id)
+        return PythonGroup(opts.store, opts.group_rank, opts.group_size, opts.timeout, opts.group_id, url)
     timeout_ms = max(1, round(opts.timeout.total_seconds() * 1000))
     ranks = list(opts.global_ranks_in_group)
     # The backend gets into Python's hands through a group that is thrown away.
     group = dist.ProcessGroup(opts.store, opts.group_rank, opts.group_size)
-    torch.ops.choir.attach(group.boxed(), timeout_ms, opts.group_id, _way_to_others(opts.store), ranks)
+    torch.ops.choir.attach(group.boxed(), timeout_ms, opts.group_id, url, ranks)
     return group._get_backend(torch.device("cpu"))
 
 
@@ -90,4 +95,6 @@ def register() -> None:
 
 
 if dist.is_available():
+    from choir.torch.ddp_hook import average_hook
+
     register()

@@ -6,15 +6,15 @@ TORCH_DISTRIBUTED_DEBUG=DETAIL. Calls are a few microseconds slower.
 """
 from __future__ import annotations
 
-import os
-import secrets
-import tempfile
+import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Work
 
 import choir
 
@@ -42,10 +42,13 @@ def _translated(error: choir.Error, limit: float) -> Exception:
 
 # --- works -------------------------------------------------------------------------------------------
 
-class PythonWork(dist._Work):  # type: ignore[misc]
+_here = threading.local()
+
+
+class PythonWork(Work):
     """One operation under way; None: there was nothing to do."""
 
-    def __init__(self, work: choir.Work | None, outputs: list[torch.Tensor], kept: Any, limit: float) -> None:
+    def __init__(self, work: choir.Work[Any] | None, outputs: list[torch.Tensor], kept: Any, limit: float) -> None:
         super().__init__()
         self.work, self.outputs, self.kept, self.limit = work, outputs, kept, limit
         self.future: Any = None
@@ -108,6 +111,8 @@ class PythonWork(dist._Work):  # type: ignore[misc]
             self.future = torch.futures.Future()
             if self.work is None:
                 self.future.set_result(self.outputs)
+            elif getattr(_here, "in_callback", False):
+                threading.Thread(target=self._complete_later, daemon=True).start()
             else:
                 self.work.add_done_callback(self._complete)
         return self.future
@@ -115,42 +120,77 @@ class PythonWork(dist._Work):  # type: ignore[misc]
     def get_future_result(self) -> Any:
         return self.get_future().then(lambda future: 0 if self.is_success() else 2)
 
-    def _complete(self, work: choir.Work) -> None:
+    def _complete(self, work: choir.Work[Any]) -> None:
         failed = self.exception()
-        if failed is None:
-            self.future.set_result(self.outputs)
-        else:
-            self.future.set_exception(failed)
+        _here.in_callback = True
+        try:
+            if failed is None:
+                self.future.set_result(self.outputs)
+            else:
+                self.future.set_exception(failed)
+        finally:
+            _here.in_callback = False
+
+    def _complete_later(self) -> None:
+        """On a thread of its own: the library's runs a callback, which may wait for this one."""
+        assert self.work is not None
+        try:
+            self.work.wait()
+        except choir.Error:
+            pass
+        self._complete(self.work)
 
 
 # --- tensors -----------------------------------------------------------------------------------------
 
-def _moved(tensor: torch.Tensor) -> torch.Tensor:
-    """Types that are only moved go by their size."""
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.layout != torch.strided:
         raise RuntimeError(f"choir: only supports dense tensors, got {tensor.layout}")
-    tensor = tensor.detach()
-    if tensor.dtype in KNOWN:
-        return tensor
-    return tensor.view(BY_SIZE[tensor.element_size()])
+    if tensor.device.type != "cpu":
+        raise RuntimeError(f"choir: unsupported device type {tensor.device}, expected cpu")
+    return tensor.detach()
+
+
+def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    """Types that are only moved go by their size."""
+    tensor = _dense(tensor)
+    return tensor if tensor.dtype in KNOWN else tensor.view(BY_SIZE[tensor.element_size()])
 
 
 def _read(tensor: torch.Tensor) -> torch.Tensor:
-    """An input may be any view; elements that share memory are copied."""
-    tensor = _moved(tensor)
-    return tensor if 0 not in tensor.stride() or tensor.numel() < 2 else tensor.contiguous()
+    """An input may be any view; those that are no plain memory, or share it, are copied."""
+    return _moved(tensor).resolve_conj().resolve_neg().contiguous()
 
 
 def _reduced(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype not in KNOWN:
         raise RuntimeError(f"choir: Invalid scalar type {tensor.dtype}: this type can be moved, but not reduced")
-    return tensor.detach()
+    return _dense(tensor)
 
 
 def _written(tensor: torch.Tensor) -> torch.Tensor:
-    if 0 in tensor.stride() and tensor.numel() > 1:
+    tensor = _dense(tensor)
+    if any(stride == 0 and length > 1 for stride, length in zip(tensor.stride(), tensor.shape)) and tensor.numel() > 0:
         raise RuntimeError(f"choir: elements of an output tensor share memory (strides {tensor.stride()})")
+    if tensor.is_conj() or tensor.is_neg():
+        raise RuntimeError("choir: an output tensor is a lazily conjugated or negated view; resolve it first")
     return tensor
+
+
+def _filled(tensor: torch.Tensor) -> torch.Tensor:
+    """An output that is moved to."""
+    return _moved(_written(tensor))
+
+
+def _summed(tensor: torch.Tensor) -> torch.Tensor:
+    """An output of a reduction."""
+    return _reduced(_written(tensor))
+
+
+def _over(memory: memoryview, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor over it; torch refuses memory of no length."""
+    shape = memory.shape or ()
+    return torch.frombuffer(memory, dtype=dtype).view(shape) if memory.nbytes else torch.empty(shape, dtype=dtype)
 
 
 def _single(tensors: list[torch.Tensor], op: str) -> torch.Tensor:
@@ -161,14 +201,29 @@ def _single(tensors: list[torch.Tensor], op: str) -> torch.Tensor:
 
 # --- the group ---------------------------------------------------------------------------------------
 
-class PythonGroup(dist.ProcessGroup):
+if TYPE_CHECKING:
+
+    class _Base:
+        """torch's stubs describe several forms of each call; torch calls a group in Python in one of them."""
+
+        def __init__(self, rank: int, size: int) -> None: ...
+
+else:
+    _Base = dist.ProcessGroup
+
+
+class PythonGroup(_Base):
     """torch calls it as it calls its own."""
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str, url: str = "") -> None:
         super().__init__(rank, size)
         self._number, self._count = rank, size
         self._name, self._desc, self._store, self._splits = name, "undefined", store, 0
-        self._group = _join(store, rank, size, timeout, name)
+        self._url = url  # tells which network the ranks have in common
+        try:
+            self._group = _join(store, rank, size, timeout, name, url)
+        except choir.Error as error:
+            raise _translated(error, timeout.total_seconds()) from None
         self._group.timeout = timeout.total_seconds()
 
     def getBackendName(self) -> str:
@@ -218,17 +273,18 @@ class PythonGroup(dist.ProcessGroup):
             raise _translated(error, limit or self._group.timeout) from None
         return None if wait else PythonWork(work, outputs, (args, kwargs), limit or self._group.timeout)
 
-    def _each(self, opts: Any, outputs: list[torch.Tensor], calls: list[Callable[[], Any]]) -> Any:
+    def _each(self, opts: Any, outputs: list[torch.Tensor], calls: list[Callable[..., Any]]) -> Any:
         """Several calls as one work."""
         if not calls:
             return PythonWork(None, outputs, None, 0)
+        limit = self._limit(opts)
         try:
             with self._group.batch(async_op=True) as batch:
                 for call in calls:
-                    call()
+                    call(timeout=limit)
         except choir.Error as error:
-            raise _translated(error, self._group.timeout) from None
-        work = PythonWork(batch.work, outputs, calls, self._group.timeout)
+            raise _translated(error, limit or self._group.timeout) from None
+        work = PythonWork(batch.work, outputs, calls, limit or self._group.timeout)
         if opts is not None and not opts.asyncOp:
             work.wait()
             return None
@@ -239,30 +295,29 @@ class PythonGroup(dist.ProcessGroup):
     def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         opts = opts if opts is not None else dist.BroadcastOptions()
         root = self._root(opts, "broadcast")
-        return self._issue(opts, tensors, self._group.broadcast, _moved(_single(tensors, "broadcast")), root)
+        tensor = _single(tensors, "broadcast")
+        lent = _read(tensor) if self._number == root else _filled(tensor)
+        return self._issue(opts, tensors, self._group.broadcast, lent, root)
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None, timeout: Any = None) -> Any:
         opts = opts if isinstance(opts, dist.AllreduceOptions) else dist.AllreduceOptions()
         tensor = _single(tensors, "allreduce")
         if tensor.layout == torch.sparse_coo:
             return self._allreduce_sparse(tensor, opts)
-        return self._issue(opts, tensors, self._group.all_reduce, _reduced(_written(tensor)), **self._op(opts.reduceOp))
+        return self._issue(opts, tensors, self._group.all_reduce, _summed(tensor), **self._op(opts.reduceOp))
 
     def _allreduce_sparse(self, tensor: torch.Tensor, opts: Any) -> Any:
-        """Everybody's entries, everywhere, then added up; done on return."""
+        """Done on return."""
         if opts.reduceOp != dist.ReduceOp.SUM:
             raise RuntimeError("choir: allreduce of sparse tensors only works with ReduceOp.SUM")
-        group, values = self._group, tensor._values().detach().contiguous()
-        counts = torch.zeros(self._count, dtype=torch.int64)
+        values, ndim, limit = tensor._values().detach().contiguous(), tensor.sparse_dim(), self._limit(opts)
         try:
-            group.all_gather(counts, torch.tensor([tensor._nnz()]))
-            indices = [torch.empty((tensor.sparse_dim(), int(n)), dtype=torch.int64) for n in counts]
-            parts = [torch.empty((int(n), *values.shape[1:]), dtype=values.dtype) for n in counts]
-            group.all_gather(indices, tensor._indices().contiguous())
-            group.all_gather(parts, values)
+            summed = self._group.all_reduce_sparse(tensor._indices().contiguous(), values, tensor.shape[:ndim],
+                                                   values.shape[1:], timeout=limit)
         except choir.Error as error:
-            raise _translated(error, group.timeout) from None
-        total = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(parts), tensor.shape).coalesce()
+            raise _translated(error, limit or self._group.timeout) from None
+        total = torch.sparse_coo_tensor(_over(summed.indices, torch.int64), _over(summed.values, values.dtype), tensor.shape,
+                                        is_coalesced=True)
         with torch.no_grad():
             tensor.copy_(total)
             tensor._coalesced_(True)
@@ -271,34 +326,35 @@ class PythonGroup(dist.ProcessGroup):
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         opts = opts if opts is not None else dist.AllreduceCoalescedOptions()
         op = self._op(opts.reduceOp)
-        return self._each(opts, tensors, [lambda t=t: self._group.all_reduce(_reduced(t), **op) for t in tensors])
+        return self._each(opts, tensors, [partial(self._group.all_reduce, _summed(t), **op) for t in tensors])
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
-        tensor = _reduced(_single(tensors, "reduce"))
-        return self._issue(opts, tensors, self._group.reduce, tensor, self._root(opts, "reduce"), **self._op(opts.reduceOp))
+        tensor, root = _reduced(_single(tensors, "reduce")), self._root(opts, "reduce")
+        lent = _written(tensor) if self._number == root else _read(tensor)
+        return self._issue(opts, tensors, self._group.reduce, lent, root, **self._op(opts.reduceOp))
 
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Any:
         tensor = _single(inputs, "allgather")
         if len(outputs[0]) != self._count:
             raise RuntimeError(f"choir::allgather: invalid output tensor list at index 0 (expected length {self._count}, "
                                f"got {len(outputs[0])})")  # fmt: skip
-        return self._issue(opts, outputs[0], self._group.all_gather, [_moved(t) for t in outputs[0]], _read(tensor))
+        return self._issue(opts, outputs[0], self._group.all_gather, [_filled(t) for t in outputs[0]], _read(tensor))
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
-        return self._issue(opts, [output], self._group.all_gather, _moved(output), _read(input))
+        return self._issue(opts, [output], self._group.all_gather, _filled(output), _read(input))
 
     _allgather_base = all_gather_single
 
     def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Any:
         flat = [t for row in outputs for t in row]
         return self._each(opts, flat, [
-            lambda j=j: self._group.all_gather([_moved(row[j]) for row in outputs], _read(inputs[j]))
+            partial(self._group.all_gather, [_filled(row[j]) for row in outputs], _read(inputs[j]))
             for j in range(len(inputs))
         ])  # fmt: skip
 
     def all_gather_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Any:
         return self._each(opts, outputs, [
-            lambda o=o, i=i: self._group.all_gather(_moved(o), _read(i)) for o, i in zip(outputs, inputs)
+            partial(self._group.all_gather, _filled(o), _read(i)) for o, i in zip(outputs, inputs)
         ])  # fmt: skip
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -307,21 +363,21 @@ class PythonGroup(dist.ProcessGroup):
         root = self._root(opts, "gather")
         outs = outputs[0] if self._number == root else []
         return self._issue(opts, outs, self._group.gather, _read(_single(inputs, "gather")),
-                           [_moved(t) for t in outs] or None, root)  # fmt: skip
+                           [_filled(t) for t in outs] or None, root)  # fmt: skip
 
     def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any) -> Any:
         root = self._root(opts, "scatter")
         ins = [_read(t) for t in inputs[0]] if self._number == root else None
-        return self._issue(opts, outputs, self._group.scatter, _moved(_single(outputs, "scatter")), ins, root)
+        return self._issue(opts, outputs, self._group.scatter, _filled(_single(outputs, "scatter")), ins, root)
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Any:
         opts = opts if opts is not None else dist.ReduceScatterOptions()
-        return self._issue(opts, outputs, self._group.reduce_scatter, _reduced(_single(outputs, "reduce_scatter")),
+        return self._issue(opts, outputs, self._group.reduce_scatter, _summed(_single(outputs, "reduce_scatter")),
                            [_reduced(_read(t)) for t in inputs[0]], **self._op(opts.reduceOp))  # fmt: skip
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
         opts = opts if opts is not None else dist.ReduceScatterOptions()
-        return self._issue(opts, [output], self._group.reduce_scatter, _reduced(output), _reduced(_read(input)),
+        return self._issue(opts, [output], self._group.reduce_scatter, _summed(output), _reduced(_read(input)),
                            **self._op(opts.reduceOp))  # fmt: skip
 
     _reduce_scatter_base = reduce_scatter_single
@@ -330,7 +386,7 @@ class PythonGroup(dist.ProcessGroup):
         opts = opts if opts is not None else dist.ReduceScatterOptions()
         op = self._op(opts.reduceOp)
         return self._each(opts, outputs, [
-            lambda o=o, i=i: self._group.reduce_scatter(_reduced(o), _reduced(_read(i)), **op) for o, i in zip(outputs, inputs)
+            partial(self._group.reduce_scatter, _summed(o), _reduced(_read(i)), **op) for o, i in zip(outputs, inputs)
         ])  # fmt: skip
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
@@ -351,19 +407,22 @@ class PythonGroup(dist.ProcessGroup):
         out_lengths = in_lengths = None
         if output_splits or input_splits:
             out_lengths, in_lengths = self._lengths(output, output_splits), self._lengths(input, input_splits)
-        return self._issue(opts, [output], self._group.all_to_all, _moved(output), _read(input), out_lengths, in_lengths)
+        return self._issue(opts, [output], self._group.all_to_all, _filled(output), _read(input), out_lengths, in_lengths)
 
     alltoall_base = all_to_all_single
 
     def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Any:
-        return self._issue(opts, outputs, self._group.all_to_all, [_moved(t) for t in outputs], [_read(t) for t in inputs])
+        return self._issue(opts, outputs, self._group.all_to_all, [_filled(t) for t in outputs], [_read(t) for t in inputs])
 
     def barrier(self, opts: Any = None) -> Any:
         return self._issue(opts, [], self._group.barrier)
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        seconds = timeout.total_seconds() if timeout is not None else None
+        if seconds == 0 and self._number == 0 and self._count > 1:  # as gloo has it
+            raise dist.DistBackendError("[Rank 0]: Rank 0 timed out in monitoredBarrier after 0 ms.")
         try:
-            self._group.monitored_barrier(name_all=wait_all_ranks, timeout=timeout.total_seconds() if timeout else None)
+            self._group.monitored_barrier(name_all=wait_all_ranks, timeout=0.001 if seconds == 0 else seconds)
         except choir.Error as error:
             raise dist.DistBackendError(str(error)) from None
 
@@ -375,11 +434,11 @@ class PythonGroup(dist.ProcessGroup):
 
     def recv(self, tensors: list[torch.Tensor], source: int, tag: int = 0) -> Any:
         self._check_tag(tag)
-        return self._issue(None, tensors, self._group.recv, _moved(_single(tensors, "recv")), source, tag)
+        return self._issue(None, tensors, self._group.recv, _filled(_single(tensors, "recv")), source, tag)
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Any:
         self._check_tag(tag)
-        return self._issue(None, tensors, self._group.recv_any, _moved(_single(tensors, "recv")), tag)
+        return self._issue(None, tensors, self._group.recv_any, _filled(_single(tensors, "recv")), tag)
 
     @staticmethod
     def _check_tag(tag: int) -> None:
@@ -397,16 +456,16 @@ class PythonGroup(dist.ProcessGroup):
     def _set_sequence_number_for_group(self) -> None:
         pass
 
-    def split_group(self, ranks: list[int], timeout: timedelta | None = None, opts: Any = None,
-                    group_name: str | None = None, group_desc: str | None = None) -> PythonGroup | None:  # fmt: skip
+    def split_group(self, new_ranks: list[int], timeout: timedelta | None = None, opts: Any = None, group_name: str | None = None,
+                    group_desc: str | None = None, device_types: Any = None) -> PythonGroup | None:  # fmt: skip
         """A group of some of the ranks, who meet in the same store."""
         self._splits += 1
-        name = group_name or f"{self._name}:split:{ranks}"
-        if self._number not in ranks:
+        name = group_name or f"{self._name}:split:{new_ranks}"
+        if self._number not in new_ranks:
             return None
-        store = dist.PrefixStore(f"{name}/{self._splits}", self._store)
+        store = PrefixStore(f"{name}/{self._splits}", self._store)
         limit = timeout or timedelta(seconds=self._group.timeout)
-        return PythonGroup(store, ranks.index(self._number), len(ranks), limit, name)
+        return PythonGroup(store, new_ranks.index(self._number), len(new_ranks), limit, name, self._url)
 
     splitGroup = split_group
 
@@ -422,38 +481,31 @@ class PythonGroup(dist.ProcessGroup):
 
 # --- meeting -----------------------------------------------------------------------------------------
 
-def _join(store: Any, rank: int, size: int, timeout: timedelta, name: str) -> choir.Group:
-    """As choir_torch.cpp does: rank 0 serves a store of ours and tells where through torch's, with a token."""
-    seconds = timeout.total_seconds()
-    if size == 1:
-        return choir.init(store=choir.open_store("hash://"), rank=0, size=1, name=name)
-    server, path = None, tempfile.mktemp(prefix="choir-token-")
+def _join(store: Any, rank: int, size: int, timeout: timedelta, name: str, url: str) -> choir.Group:
+    group = choir.init(url or None, rank=rank, size=size, name=name, timeout=timeout.total_seconds(),
+                       carry=partial(_carry, store, rank))  # fmt: skip
+    _all_alike(group)
+    return group
+
+
+def _carry(store: Any, rank: int, word: str | None) -> str | None:
+    """Through torch's store, as the compiled part does (torch_meeting.hpp): it may hold words of earlier groups."""
+    if word is not None:
+        store.set(f"choir/word/{store.add('choir/attempts', 1)}", word)
+        return None
+    followed = store.add(f"choir/followed/{rank}", 0)
+    store.get(f"choir/word/{followed + 1}")  # waits
+    attempt = store.add("choir/attempts", 0)
+    store.add(f"choir/followed/{rank}", attempt - followed)
+    return str(store.get(f"choir/word/{attempt}").decode())
+
+
+def _all_alike(group: choir.Group) -> None:
+    """All ranks are here, which the compiled part does not ask: where some have that the first call tells."""
     try:
-        if rank == 0:
-            token, attempt = secrets.token_hex(32), store.add("choir/attempts", 1)
-            _write_token(path, token)
-            server = choir.serve_store(token_file=path)
-            store.set(f"choir/word/{attempt}", f"tcp://{server.address} {token}")
-            url = f"tcp://{server.address}"
-        else:
-            followed = store.add(f"choir/followed/{rank}", 0)
-            store.get(f"choir/word/{followed + 1}")
-            attempt = store.add("choir/attempts", 0)
-            url, token = store.get(f"choir/word/{attempt}").decode().split()
-            store.add(f"choir/followed/{rank}", attempt - followed)
-            _write_token(path, token)
-        ours = choir.open_store(url, token_file=path, timeout=seconds)
-        group = choir.init(store=ours, rank=rank, size=size, name=name, timeout=seconds)
-        ours.add("joined", 1)  # is answered after all that was set before
-        group.barrier()  # and nobody needs the store any more
-        return group
-    finally:
-        if os.path.exists(path):
-            os.unlink(path)
-        if server is not None:
-            server.close()
-
-
-def _write_token(path: str, token: str) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
-        f.write(token + "\n")
+        group.barrier()
+    except choir.MismatchError as error:
+        raise dist.DistBackendError(
+            f"choir.torch: this rank has no compiler, so a group in Python stands in for the compiled part, which other "
+            f"ranks have: expected one or the other on all ({error})"
+        ) from None

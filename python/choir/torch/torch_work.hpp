@@ -1,0 +1,367 @@
+/*
+ * torch_work.hpp - an operation under way, as c10d wants it.
+ */
+#ifndef CHOIR_TORCH_WORK_HPP
+#define CHOIR_TORCH_WORK_HPP
+
+#include <ATen/record_function.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "torch_tensors.hpp"
+
+namespace {
+
+c10d::WorkResult to_result(choir_status status)
+{
+    if (status == CHOIR_OK)
+        return c10d::WorkResult::SUCCESS;
+    return status == CHOIR_ERR_TIMEOUT ? c10d::WorkResult::TIMEOUT : c10d::WorkResult::COMM_ERROR;
+}
+
+/*
+ * The library runs callbacks one after another, on one thread. One of torch's may wait for the future of an operation
+ * that it has issued itself (PowerSGD's does), and would wait for its own end. So what comes of a callback is
+ * completed by a thread of its own.
+ */
+class InCallback {
+  public:
+    InCallback()
+    {
+        here() = true;
+    }
+    ~InCallback()
+    {
+        here() = was_;
+    }
+    InCallback(const InCallback &) = delete;
+    InCallback &operator=(const InCallback &) = delete;
+
+    static bool &here()
+    {
+        static thread_local bool inside = false;
+
+        return inside;
+    }
+
+  private:
+    const bool was_ = here();
+};
+
+/* Those threads, for the end of the interpreter. */
+struct Completers {
+    std::mutex mutex;
+    std::condition_variable none;
+    int count = 0;
+
+    static Completers &all()
+    {
+        static auto *const the_completers = new Completers; /* never destroyed: threads may outlive statics */
+
+        return *the_completers;
+    }
+
+    void add(int more)
+    {
+        std::lock_guard<std::mutex> guard(mutex);
+
+        count += more;
+        if (count == 0)
+            none.notify_all();
+    }
+
+    void wait(milliseconds limit)
+    {
+        std::unique_lock<std::mutex> guard(mutex);
+
+        none.wait_for(guard, limit, [this] { return count == 0; });
+    }
+};
+
+/*
+ * One operation under way. Whoever first learns of its end settles it, once: what is left to do for the result is
+ * done, the exception kept, the profiler told. Futures are made when asked for, and completed by a callback of the
+ * library's, on a thread of the library's.
+ */
+class ChoirWork : public c10d::Work {
+  public:
+    /* Takes `work` over; NULL: there was nothing to do. */
+    ChoirWork(int rank, OpType type, const char *title, const std::optional<Tensors> &profiled,
+              choir_work *work, std::shared_ptr<const Place> place, int64_t limit_ms)
+        : c10d::Work(rank, type, title, profiled), work_(work), place_(std::move(place)),
+          limit_ms_(limit_ms)
+    {
+        if (work_ == nullptr)
+            finish();
+    }
+
+    ~ChoirWork() override
+    {
+        if (work_ != nullptr && !completed_)
+            leave_behind();
+        choir_work_unref(work_);
+    }
+
+    void hold(Kept &&kept, Tensors &&outputs, std::function<void()> last_step = nullptr)
+    {
+        kept_ = std::move(kept);
+        outputs_ = std::move(outputs);
+        last_step_ = std::move(last_step);
+    }
+
+    /* If the profiler watches, it is to see the end when it comes, not when somebody waits. */
+    void report_to_profiler()
+    {
+        if (recordFunctionEndCallback_)
+            on_done([](ChoirWork &work, choir_status) { work.isCompleted(); });
+    }
+
+    bool isCompleted() override
+    {
+        choir_status rc = CHOIR_OK;
+
+        if (work_ != nullptr)
+            rc = choir_work_test(work_);
+        if (rc == CHOIR_IN_PROGRESS)
+            return false;
+        settle();
+        return true;
+    }
+
+    bool isSuccess() const override
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+
+        return !exception_;
+    }
+
+    bool wait(milliseconds timeout) override
+    {
+        int64_t ms = timeout.count() > 0 ? timeout.count() : 0;
+        choir_status rc = CHOIR_OK;
+
+        if (work_ != nullptr)
+            rc = choir_work_wait(work_, ms);
+        if (rc == CHOIR_ERR_TIMEOUT && choir_work_test(work_) == CHOIR_IN_PROGRESS)
+            raise_last(*place_, "wait", 0);
+        settle();
+        if (aborted_ && rc == CHOIR_ERR_INTERRUPTED)
+            return false;
+        if (exception_)
+            std::rethrow_exception(exception_);
+        return true;
+    }
+
+    void synchronize() override
+    {
+        wait(kNoTimeout);
+    }
+
+    void abort() override
+    {
+        aborted_ = true;
+        if (work_ != nullptr)
+            choir_work_abort(work_);
+    }
+
+    int sourceRank() const override
+    {
+        int rank = -1;
+
+        TORCH_CHECK(work_ != nullptr && choir_work_source(work_, &rank) == CHOIR_OK,
+                    "sourceRank() may only be called on a receive that is done");
+        return rank;
+    }
+
+    Tensors result() override
+    {
+        TORCH_CHECK(isCompleted(),
+                    "Work needs to be completed before calling result(). Should call wait() before "
+                    "result().");
+        return outputs_;
+    }
+
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override
+    {
+        {
+            std::lock_guard<std::mutex> guard(futures_mutex_);
+
+            if (future_)
+                return future_;
+            future_ = c10::make_intrusive<c10::ivalue::Future>(
+                c10::ListType::create(c10::TensorType::get()));
+        }
+        complete(*future_, [](ChoirWork &work, choir_status) { work.complete_future(); });
+        return future_;
+    }
+
+    c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override
+    {
+        {
+            std::lock_guard<std::mutex> guard(futures_mutex_);
+
+            if (future_result_)
+                return future_result_;
+            future_result_ = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+        }
+        complete(*future_result_, [](ChoirWork &work, choir_status status) {
+            work.future_result_->markCompleted((int64_t)to_result(status));
+        });
+        return future_result_;
+    }
+
+    float getDuration() const override
+    {
+        double ms = 0;
+
+        TORCH_CHECK(work_ == nullptr || choir_work_duration_ms(work_, &ms) == CHOIR_OK,
+                    "getDuration() may only be called on a work that is done");
+        return (float)ms;
+    }
+
+    uint64_t getSequencenumber() const override
+    {
+        return work_ != nullptr ? choir_work_sequence(work_) : 0;
+    }
+
+  private:
+    using Done = void (*)(ChoirWork &work, choir_status status);
+
+    struct Call {
+        c10::intrusive_ptr<ChoirWork> work;
+        Done done;
+    };
+
+    static void run_call(void *arg, choir_work *work)
+    {
+        std::unique_ptr<Call> call(static_cast<Call *>(arg));
+        InCallback inside;
+
+        log_instead_of_throwing("telling of the end of an operation", [&] {
+            call->done(*call->work, choir_work_test(work));
+        });
+    }
+
+    static void complete_later(Call *call)
+    {
+        choir_work *work = call->work->work_;
+
+        (void)choir_work_wait(work, 0);
+        run_call(call, work);
+        Completers::all().add(-1);
+    }
+
+    void on_done(Done done)
+    {
+        auto call = std::make_unique<Call>(
+            Call{ c10::intrusive_ptr<ChoirWork>::reclaim_copy(this), done });
+
+        if (work_ == nullptr) {
+            done(*this, CHOIR_OK);
+            return;
+        }
+        if (C10_UNLIKELY(InCallback::here()))
+            start_completer(call.get());
+        else if (choir_work_on_done(work_, run_call, call.get()) != CHOIR_OK)
+            raise_last(*place_, "getFuture", 0);
+        (void)call.release(); /* run_call() has it, or will */
+    }
+
+    static void start_completer(Call *call)
+    {
+        Completers::all().add(1);
+        try {
+            std::thread(complete_later, call).detach();
+        } catch (...) {
+            Completers::all().add(-1);
+            throw;
+        }
+    }
+
+    /* A future that others may have by now is completed in any case: if `done` cannot be called later, with why. */
+    void complete(c10::ivalue::Future &future, Done done)
+    {
+        try {
+            on_done(done);
+        } catch (...) {
+            future.setErrorIfNeeded(std::current_exception());
+        }
+    }
+
+    /* What an operation still needs when nobody has its handle any more. */
+    struct Left {
+        Kept kept;
+        Tensors outputs;
+        std::function<void()> last_step;
+    };
+
+    static void end_left(void *arg, choir_work *work)
+    {
+        std::unique_ptr<Left> left(static_cast<Left *>(arg));
+
+        if (!left->last_step || choir_work_error_record(work) != nullptr)
+            return;
+        log_instead_of_throwing("the last step of an operation for which nobody waited",
+                                left->last_step);
+    }
+
+    /* Dropped before anybody learnt of the end: the operation goes on, in memory that must last as long. */
+    void leave_behind() noexcept
+    {
+        auto *left = new Left{ std::move(kept_), std::move(outputs_), std::move(last_step_) };
+
+        /* If there is no memory to be told, what is lent is lost: who writes there would not know. */
+        (void)choir_work_on_done(work_, end_left, left);
+    }
+
+    void complete_future()
+    {
+        settle();
+        if (exception_)
+            future_->setError(exception_);
+        else
+            future_->markCompleted(c10::IValue(outputs_));
+    }
+
+    /* After the end: the exception is whole when this returns. */
+    void settle()
+    {
+        std::call_once(settled_, [this] {
+            std::exception_ptr failure;
+
+            if (work_ != nullptr && choir_work_error_record(work_) != nullptr)
+                failure = to_exception(*choir_work_error_record(work_), *place_,
+                                       choir_optype_name(choir_work_op(work_)), limit_ms_);
+            if (!failure && last_step_) {
+                try {
+                    last_step_();
+                } catch (...) {
+                    failure = std::current_exception();
+                }
+            }
+            if (work_ != nullptr)
+                finish(failure);
+            kept_ = Kept();
+        });
+    }
+
+    choir_work *const work_;
+    const std::shared_ptr<const Place> place_;
+    const int64_t limit_ms_; /* its own or the group's time, for the text of a time-out */
+    Kept kept_;              /* lent to the operation; dropped when it is settled */
+    Tensors outputs_;
+    std::function<void()> last_step_;
+    std::once_flag settled_;
+    std::atomic<bool> aborted_{ false };
+    std::mutex futures_mutex_; /* guards making them */
+    c10::intrusive_ptr<c10::ivalue::Future> future_, future_result_;
+};
+
+} // namespace
+
+#endif
