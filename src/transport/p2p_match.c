@@ -179,15 +179,10 @@ static void accept(struct ch_p2p *p2p, struct peer *peer, struct message *m, str
         return;
     }
     m->kind = MESSAGE_ACCEPTED;
-    if (m->total == 0) { /* TAKE is all that its sender waits for */
-        ch_p2p_note(p2p, m, CH_FRAME_TAKE, 0);
-        ch_p2p_finish_locked(p2p, t, NULL);
-        return;
-    }
     m->transfer = t;
     t->message = m;
     t->state = TRANSFER_ACCEPTED;
-    if (!ch_p2p_start_read(p2p, peer, m))
+    if (m->total == 0 || !ch_p2p_start_read(p2p, peer, m))
         ch_p2p_note(p2p, m, CH_FRAME_TAKE, 0);
 }
 

@@ -472,6 +472,19 @@ static void piece_out(struct ch_p2p *p2p, struct peer *peer, struct ch_transfer 
     ch_p2p_finish_locked(p2p, t, NULL);
 }
 
+/* Its sender has been told that it was read, or, if it is empty, that it was taken: the receive is done, and not before. Its
+ * owner may never look again, and the sender waits for no less. */
+static void last_out(struct ch_p2p *p2p, struct message *m)
+{
+    struct ch_transfer *t = m->transfer;
+
+    if (t != NULL) { /* not taken back meanwhile */
+        t->message = NULL;
+        ch_p2p_finish_locked(p2p, t, NULL);
+    }
+    ch_message_free(p2p, m);
+}
+
 static void frame_out(struct ch_p2p *p2p, struct peer *peer)
 {
     struct ch_transfer *t = peer->out.from;
@@ -493,11 +506,14 @@ static void frame_out(struct ch_p2p *p2p, struct peer *peer)
         break;
     case CH_FRAME_TAKE:
         if (m != NULL && m->total == 0)
-            ch_message_free(p2p, m);
+            last_out(p2p, m);
+        break;
+    case CH_FRAME_READ:
+        if (m != NULL)
+            last_out(p2p, m);
         break;
     case CH_FRAME_REFUSE:
     case CH_FRAME_WITHDRAW:
-    case CH_FRAME_READ:
         if (m != NULL)
             ch_message_free(p2p, m);
         break;

@@ -95,16 +95,6 @@ static void send_for(struct ch_p2p *p2p, struct message *m)
     ch_p2p_note(p2p, m, CH_FRAME_TAKE, 0);
 }
 
-static void finish(struct ch_p2p *p2p, struct message *m)
-{
-    struct ch_transfer *t = m->transfer;
-
-    m->transfer = NULL;
-    t->message = NULL;
-    ch_p2p_note(p2p, m, CH_FRAME_READ, 0);
-    ch_p2p_finish_locked(p2p, t, NULL);
-}
-
 bool ch_p2p_pump_read(struct ch_p2p *p2p, struct peer *peer, size_t *budget)
 {
     bool moved = false;
@@ -120,7 +110,7 @@ bool ch_p2p_pump_read(struct ch_p2p *p2p, struct peer *peer, size_t *budget)
         }
         *budget -= done < *budget ? done : *budget;
         if (m->transfer->moved == m->transfer->nbytes)
-            finish(p2p, m);
+            ch_p2p_note(p2p, m, CH_FRAME_READ, 0); /* the receive is done with it */
     }
     return moved;
 }

@@ -84,6 +84,46 @@ CHOIR_TEST(it_is_read_and_not_sent)
     close_mesh();
 }
 
+/* Rank 1 has written so much to rank 0, which takes nothing, that not a byte more goes. */
+static void fill_ring_back(void)
+{
+    static unsigned char byte;
+    static struct iovec one = { &byte, 1 };
+    static struct ch_transfer small[ROOM / sizeof(struct ch_frame)];
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(small) / 2; i++)
+        ch_p2p_send(mesh.p2p[1], &small[i], 0, CONTEXT, 5, 0, &one, 1);
+    CHOIR_CHECK_EQ(atomic_load(&mesh.rings[0][1]->written), (uint64_t)ROOM);
+}
+
+/* Whoever has its message may go and never look again: by then its sender must have been told, who waits for that. */
+CHOIR_TEST(a_receive_is_done_when_its_sender_can_know)
+{
+    static const size_t lengths[] = { BIG, 0 };
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(lengths); i++) {
+        CHOIR_ROW("%zu bytes", lengths[i]);
+        open_mesh();
+        if (lengths[i] == 0) /* so little credit is left that it is offered */
+            mesh.p2p[0]->peers[1].used = CH_P2P_KEPT - CH_FRAME_CHARGE;
+        fill_ring_back();
+        start_recv(1, lengths[i]);
+        start_send(1, lengths[i]);
+        while (ch_p2p_progress(mesh.p2p[1]))
+            ;
+        CHOIR_CHECK(!is_done(&got) && !is_done(&sent));
+        while (!is_done(&got)) {
+            ch_p2p_progress(mesh.p2p[0]);
+            ch_p2p_progress(mesh.p2p[1]);
+        }
+        while (ch_p2p_progress(mesh.p2p[0]))
+            ;
+        CHOIR_CHECK(is_done(&sent));
+        check_both(lengths[i]);
+        close_mesh();
+    }
+}
+
 CHOIR_TEST(what_is_shorter_or_in_pieces_is_sent)
 {
     uint64_t before;

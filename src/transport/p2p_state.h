@@ -24,8 +24,8 @@
  *      |                                                        ^
  *      +-----[OFFER came]--> ACCEPTED --[the last DATA]---------+
  *
- * What is lent may be read instead, by its receiver: then the send is done when READ came, and the receive when READ is to be sent.
- * If it cannot be read after all it is sent for, from its beginning.
+ * What is lent may be read instead, by its receiver: then the send is done when READ came, and the receive when READ was written.
+ * If it cannot be read after all it is sent for, from its beginning. An empty one is done on both sides by TAKE likewise.
  *
  * From every state cancel, a failed peer and an ended context lead to DONE.
  */
