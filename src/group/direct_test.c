@@ -635,14 +635,25 @@ CHOIR_TEST(a_deadline_holds_behind_one_of_another_thread)
 struct ending {
     choir_group *group;
     int receives; /* 0: a barrier; 2: choir_sendrecv() */
+    _Atomic bool waits;
     choir_error error;
 };
+
+/* Asked by its own wait, and by nothing else. */
+static bool goes_on(void *arg)
+{
+    struct ending *e = arg;
+
+    atomic_store(&e->waits, true);
+    return false;
+}
 
 static void *in_a_call(void *arg)
 {
     struct ending *e = arg;
     float out = 0, in;
 
+    choir_set_interrupt_check(goes_on, e);
     if (e->receives == 1)
         CHOIR_CHECK(choir_recv(e->group, f32(&in, 1), 1, 5, NULL, NULL) != CHOIR_OK);
     else if (e->receives == 2)
@@ -666,8 +677,9 @@ static choir_error end_a_call(choir_group *world, bool is_short, int receives, b
     e.group->direct = is_short;
     if (choir_group_rank(world) == 0) {
         CHOIR_CHECK_EQ(pthread_create(&thread, NULL, in_a_call, &e), 0);
-        /* Not only counted: one that has a number and has not begun finds a group that is over. */
-        while (atomic_load(&e.group->context->waiter->bell.word->nasleep) == 0)
+        /* Not only counted: one that has a number and has not begun finds a group that is over. And that somebody sleeps is
+         * no proof: it may be the service thread. */
+        while (!atomic_load(&e.waits))
             sched_yield();
         CHOIR_CHECK_OK(choir_send(world, f32(&ready, 1), 1, 0, NULL, NULL));
         if (aborts)

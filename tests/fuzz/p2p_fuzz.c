@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     fuzz_check(ch_p2p_create(2, &bell, &p2p) == CHOIR_OK);
     fuzz_check(ch_transport_shm_open(1, in, out, ROOM, &bell, &stream) == CHOIR_OK);
     ch_p2p_on_refusal(p2p, &(struct ch_p2p_refusal){ .fn = on_refusal });
-    ch_p2p_read_from(p2p, 0);
+    ch_p2p_read_from(p2p, 0, SIZE_MAX);
     ch_p2p_connect(p2p, 1, stream);
     fuzz_check(ch_transport_self_open(0, ROOM, &stream) == CHOIR_OK);
     ch_p2p_connect(p2p, 0, stream);
