@@ -4,6 +4,7 @@
 #include "algo/algo.h"
 #include "algo/select.h"
 #include "engine/plan.h"
+#include "kernel/always_past_test.h"
 #include "kernel/kernel.h"
 #include "sched/blocks.h"
 
@@ -442,6 +443,39 @@ CHOIR_TEST_TIMED(long_results_are_the_same, 120)
                         .in_place = true };
     run_job(&team, &job);
     CHOIR_CHECK(!team.mates[0].channel->last_plan->past_caches);
+    team_end(&team);
+}
+
+/* What is staged goes past the caches, where processors are far from each other; lengths with odd ends, and averages. */
+CHOIR_TEST_TIMED(what_is_staged_past_the_caches_is_the_same, 120)
+{
+    static const enum ch_coll colls[] = { CH_ALLREDUCE, CH_BROADCAST, CH_ALLGATHER,
+                                          CH_ALLTOALL,  CH_REDUCE,    CH_REDUCE_SCATTER };
+    static const struct {
+        choir_type type;
+        choir_redop op;
+    } sums[] = { { CHOIR_F32, CHOIR_SUM },
+                 { CHOIR_BF16, CHOIR_AVG },
+                 { CHOIR_COMPLEX128, CHOIR_SUM } };
+    static const size_t lengths[] = { 2049, 50021, 300007 };
+    struct job job = { .repeats = 2, .seq = 1 };
+    struct team team;
+
+    if (choir_test_valgrind())
+        CHOIR_SKIP("too slow here");
+    team_start(&team, 3);
+    team_channel(&team, 0);
+    for (size_t i = 0; i < CH_ARRAY_LEN(colls) * CH_ARRAY_LEN(sums) * CH_ARRAY_LEN(lengths); i++) {
+        job.coll = colls[i % CH_ARRAY_LEN(colls)];
+        job.type = sums[i / CH_ARRAY_LEN(colls) % CH_ARRAY_LEN(sums)].type;
+        job.op = sums[i / CH_ARRAY_LEN(colls) % CH_ARRAY_LEN(sums)].op;
+        job.count = lengths[i / CH_ARRAY_LEN(colls) / CH_ARRAY_LEN(sums)];
+        for (int r = 0; r < 3; r++)
+            always_past(&team.mates[r].channel->to_stage);
+        run_job(&team, &job);
+        for (int r = 0; r < 3; r++)
+            CHOIR_CHECK(ch_copy_goes_past(&team.mates[r].channel->to_stage, 65536));
+    }
     team_end(&team);
 }
 

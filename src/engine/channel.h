@@ -27,6 +27,7 @@
 #include "engine/control.h"
 #include "engine/plan.h"
 #include "engine/rank.h"
+#include "kernel/copy_over.h"
 #include "sched/cache.h"
 
 /* What a member offers; the same size everywhere, to be exchanged as it is. Host byte order: it does not
@@ -89,6 +90,7 @@ struct ch_channel {
     struct ch_plan plans[CH_PLANS_KEPT]; /* by their hash (plan.h) */
     struct ch_plan *last_plan;           /* the one asked for last; NULL: none yet */
     uint64_t one_shot_max[CH_NCOLLS];    /* by measured figures (plan.c); 0: not asked yet */
+    struct ch_copy_ways to_stage;
     struct ch_agreement *agreement;
     struct ch_rooted *rooted;
     char *scratch;

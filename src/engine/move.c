@@ -105,26 +105,29 @@ static void scale(const struct ch_run *run, struct ch_place acc)
     ch_reduce(&r, &dst, 1, &src, 1, acc.count);
 }
 
-static void copy_bytes(const struct ch_run *run, const struct ch_range *dst, struct ch_place to,
-                       const char *from)
+static CH_NOINLINE void copy_bytes(struct ch_channel *channel, const struct ch_run *run,
+                                   const struct ch_range *dst, struct ch_place to, const char *from)
 {
     enum { SHORT = 4096 };
 
-    if (dst->region == CH_OUT && run->plan->past_caches && to.nbytes > SHORT)
+    if (dst->region == CH_STAGE)
+        ch_copy_over(&channel->to_stage, to.at, from, to.nbytes);
+    else if (dst->region == CH_OUT && run->plan->past_caches && to.nbytes > SHORT)
         ch_copy_nt(to.at, from, to.nbytes);
     else
         ch_copy(to.at, from, to.nbytes);
 }
 
 /* Perhaps from or to accumulators, or past the caches. */
-static CH_NOINLINE void copy_specially(const struct ch_run *run, const struct ch_range *ranges,
-                                       struct ch_place to, struct ch_place from)
+static CH_NOINLINE void copy_specially(struct ch_channel *channel, const struct ch_run *run,
+                                       const struct ch_range *ranges, struct ch_place to,
+                                       struct ch_place from)
 {
     const struct ch_range *dst = &ranges[0], *src = &ranges[1];
     choir_type type = run->op->dtype;
 
     if (is_widened(run, dst) == is_widened(run, src))
-        copy_bytes(run, dst, to, from.at);
+        copy_bytes(channel, run, dst, to, from.at);
     else if (is_widened(run, dst))
         ch_widen(type, floats(to.at), from.at, to.count);
     else
@@ -140,10 +143,10 @@ void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const st
 
     if (to.count == 0 || to.at == from.at)
         return;
-    if (CH_LIKELY(run->plan->plain))
+    if (CH_LIKELY(run->plan->plain && to.nbytes < CH_COPY_OVER_FROM))
         ch_copy(to.at, from.at, to.nbytes);
     else
-        copy_specially(run, ranges_of(run, step), to, from);
+        copy_specially(channel, run, ranges_of(run, step), to, from);
 }
 
 /* --- reductions ------------------------------------------------------------------------------------ */
@@ -203,6 +206,33 @@ static bool is_there(const struct ch_reduction *r, const void *dst, const void *
            (r->op != CHOIR_AVG || r->divisor == 1);
 }
 
+/* Into the stage past the caches, by pieces that stay in the nearest one. */
+static CH_NOINLINE void reduce_over(struct ch_channel *channel, const struct ch_reduction *r,
+                                    uint32_t nsrcs, struct ch_place to)
+{
+    enum { PIECE = 4096 };
+    _Alignas(CH_CACHE_LINE) char piece[PIECE];
+    const size_t size = ch_type_bytes[r->type], most = PIECE / size;
+    char **srcs = (char **)channel->places;
+    void *dst = piece;
+
+    for (size_t done = 0; done < to.count; done += most) {
+        size_t count = to.count - done < most ? to.count - done : most;
+
+        ch_reduce(r, &dst, 1, (const void *const *)srcs, nsrcs, count);
+        ch_copy_nt(to.at + done * size, piece, count * size);
+        for (uint32_t i = 0; i < nsrcs; i++)
+            srcs[i] += count * size;
+    }
+}
+
+static bool goes_over(const struct ch_channel *channel, const struct ch_run *run,
+                      const struct ch_step *step, struct ch_place to)
+{
+    return ranges_of(run, step)->region == CH_STAGE &&
+           ch_copy_goes_past(&channel->to_stage, to.nbytes);
+}
+
 static void reduce(struct ch_channel *channel, const struct ch_run *run,
                    const struct ch_reduction *r, const struct ch_step *step)
 {
@@ -214,7 +244,11 @@ static void reduce(struct ch_channel *channel, const struct ch_run *run,
         return;
     for (uint32_t i = 0; i < nsrcs; i++)
         channel->places[i] = ch_place_of(channel, run, step->first_range + 1 + i).at;
-    if (!is_there(r, dst, (const void *const *)channel->places, nsrcs))
+    if (is_there(r, dst, (const void *const *)channel->places, nsrcs))
+        return;
+    if (to.nbytes >= CH_COPY_OVER_FROM && goes_over(channel, run, step, to))
+        reduce_over(channel, r, nsrcs, to);
+    else
         ch_reduce(r, &dst, 1, (const void *const *)channel->places, nsrcs, to.count);
 }
 

@@ -90,11 +90,15 @@ static void copy_nt(void *dst, const void *src, size_t nbytes)
         store_short(dst, nbytes, load_short(src, nbytes));
         return;
     }
-    store(dst, 0, load(src, 0));
-    for (at = to_alignment(dst); at + VECTOR_BYTES <= nbytes; at += VECTOR_BYTES)
+    /* Both ends with ordinary stores, but only where need be: a line that another processor has is waited for. */
+    at = to_alignment(dst);
+    if (at != 0)
+        store(dst, 0, load(src, 0));
+    for (; at + VECTOR_BYTES <= nbytes; at += VECTOR_BYTES)
         store_past_cache((char *)dst + at, load(src, at));
     end_stores_past_cache();
-    store(dst, nbytes - VECTOR_BYTES, load(src, nbytes - VECTOR_BYTES));
+    if (at != nbytes)
+        store(dst, nbytes - VECTOR_BYTES, load(src, nbytes - VECTOR_BYTES));
 }
 
 /* A vector is a whole number of elements, and so is the distance from the start to the last one. */

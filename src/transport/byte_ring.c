@@ -67,15 +67,23 @@ static size_t space(struct ch_byte_ring_end *end, size_t wanted, choir_status *r
     return end->room - (size_t)(end->mine - end->theirs);
 }
 
+static void copy_in(struct ch_byte_ring_end *end, unsigned char *dst, const unsigned char *src,
+                    size_t nbytes)
+{
+    if (nbytes <= SMALL_COPY)
+        memcpy(dst, src, nbytes);
+    else
+        ch_copy_over(&end->ways, dst, src, nbytes);
+}
+
 /* Put bytes at position `at` of the stream, round the end of the ring if need be. */
-static void put(const struct ch_byte_ring_end *end, uint64_t at, const unsigned char *src,
-                size_t nbytes)
+static void put(struct ch_byte_ring_end *end, uint64_t at, const unsigned char *src, size_t nbytes)
 {
     size_t offset = at & (end->room - 1), first = smaller(nbytes, end->room - offset);
 
-    copy(end->ring->data + offset, src, first);
+    copy_in(end, end->ring->data + offset, src, first);
     if (nbytes > first)
-        copy(end->ring->data, src + first, nbytes - first);
+        copy_in(end, end->ring->data, src + first, nbytes - first);
 }
 
 /* Where position `mine` of the stream is, if `nbytes` from there on are in one piece. */

@@ -32,6 +32,7 @@
 
 #include "base/bell.h"
 #include "base/compiler.h"
+#include "kernel/copy_over.h"
 
 enum { CH_TOLD_WORDS = 6 };
 
@@ -53,6 +54,7 @@ struct ch_byte_ring_end {
     struct ch_byte_ring *ring;
     size_t room;
     const struct ch_bell *bell; /* of the other side; NULL: it is told by other means */
+    struct ch_copy_ways ways;   /* of what is written */
     uint64_t mine;              /* what this side has written or taken */
     bool past_caches;           /* what is taken is not read soon */
     uint64_t theirs; /* the other side's, as last seen: spares a look at its cache line */

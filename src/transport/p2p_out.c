@@ -125,8 +125,8 @@ static uint32_t give_credit(struct peer *peer)
 
 /* A whole message into `to`, where it is read from: field by field, as one put together elsewhere of small stores would be
  * waited for before it could be copied. */
-static void write_message(struct ch_frame *to, const struct ch_envelope *e, uint32_t credit,
-                          const void *data)
+static void write_message(const struct ch_stream *stream, struct ch_frame *to,
+                          const struct ch_envelope *e, uint32_t credit, const void *data)
 {
     to->nbytes = (uint32_t)e->nbytes;
     to->kind = CH_FRAME_EAGER;
@@ -139,7 +139,10 @@ static void write_message(struct ch_frame *to, const struct ch_envelope *e, uint
     to->check = e->check;
     to->total = e->nbytes;
     to->id = to->rid = 0;
-    ch_p2p_copy(to + 1, data, e->nbytes);
+    if (CH_LIKELY(e->nbytes < CH_COPY_OVER_FROM))
+        ch_p2p_copy(to + 1, data, e->nbytes);
+    else
+        ch_copy_over(stream->ways, to + 1, data, e->nbytes);
 }
 
 static inline void tell(struct ch_stream *stream, const struct ch_envelope *e, uint32_t credit,
@@ -168,7 +171,7 @@ bool ch_p2p_send_whole(struct ch_p2p *p2p, struct peer *peer, const struct ch_en
     if (to == NULL)
         return false;
     credit = give_credit(peer);
-    write_message(to, e, credit, data);
+    write_message(stream, to, e, credit, data);
     if (ch_told_fits(e) && stream->ops->tell != NULL)
         tell(stream, e, credit, data);
     peer->used += ch_frame_charge((uint32_t)e->nbytes);

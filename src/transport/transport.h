@@ -20,6 +20,7 @@
 #include <choir/status.h>
 
 #include "base/bell.h"
+#include "kernel/copy_over.h"
 
 /* One end of the streams to one peer. */
 struct ch_stream;
@@ -69,7 +70,8 @@ struct ch_transport_ops {
 struct ch_stream {
     const struct ch_transport_ops *ops;
     uint32_t peer;
-    bool past_caches; /* what recv() writes is not read soon: set by who calls it */
+    bool past_caches;          /* what recv() writes is not read soon: set by who calls it */
+    struct ch_copy_ways *ways; /* how to copy where reserve() says */
 
     /* A word that the peer changes when it sends, and its value when all was read that had come; NULL: there is none, and
      * readable() knows. */

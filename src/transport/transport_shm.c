@@ -173,6 +173,7 @@ choir_status ch_transport_shm_open(uint32_t peer, struct ch_byte_ring *in, struc
     s->in = (struct ch_byte_ring_end){ .ring = in, .room = room, .bell = &s->bell };
     s->out = (struct ch_byte_ring_end){ .ring = out, .room = room, .bell = &s->bell };
     s->stream.arrived = &s->in.ring->written;
+    s->stream.ways = &s->out.ways;
     *stream_out = &s->stream;
     return CHOIR_OK;
 }
