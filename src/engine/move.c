@@ -141,7 +141,7 @@ void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const st
     struct ch_place to = ch_place_of(channel, run, step->first_range);
     struct ch_place from = ch_place_of(channel, run, step->first_range + 1);
 
-    if (to.count == 0 || to.at == from.at)
+    if (to.count == 0 || to.at == from.at || CH_UNLIKELY(step == channel->copied))
         return;
     if (CH_LIKELY(run->plan->plain && to.nbytes < CH_COPY_OVER_FROM))
         ch_copy(to.at, from.at, to.nbytes);
@@ -206,24 +206,53 @@ static bool is_there(const struct ch_reduction *r, const void *dst, const void *
            (r->op != CHOIR_AVG || r->divisor == 1);
 }
 
-/* Into the stage past the caches, by pieces that stay in the nearest one. */
-static CH_NOINLINE void reduce_over(struct ch_channel *channel, const struct ch_reduction *r,
-                                    uint32_t nsrcs, struct ch_place to)
+static bool is_same(const struct ch_range *a, const struct ch_range *b)
+{
+    return a->region == b->region && a->slot == b->slot && a->rank == b->rank &&
+           a->block == b->block && a->share == b->share && a->nshares == b->nshares;
+}
+
+/* The step that copies what `step` puts into the stage to where it is wanted here; NULL: it does not come next. */
+static const struct ch_step *copy_of_result(const struct ch_run *run, const struct ch_step *step)
+{
+    const struct ch_sched *s = run->plan->sched;
+    const struct ch_step *next = step + 1;
+
+    while (next < s->steps + s->nsteps && next->kind == CH_POST)
+        next++;
+    if (next == s->steps + s->nsteps || next->kind != CH_COPY ||
+        ranges_of(run, next)->region != CH_OUT ||
+        !is_same(ranges_of(run, step), ranges_of(run, next) + 1))
+        return NULL;
+    return next;
+}
+
+/* Into the stage past the caches, by pieces that stay in the nearest one. What would be copied back from there is copied
+ * on the way. */
+static CH_NOINLINE void reduce_over(struct ch_channel *channel, const struct ch_run *run,
+                                    const struct ch_reduction *r, const struct ch_step *step,
+                                    struct ch_place to)
 {
     enum { PIECE = 4096 };
     _Alignas(CH_CACHE_LINE) char piece[PIECE];
+    const struct ch_step *copied = copy_of_result(run, step);
+    char *out = copied != NULL ? ch_place_of(channel, run, copied->first_range).at : NULL;
+    bool at_once = out != NULL && !run->plan->past_caches;
     const size_t size = ch_type_bytes[r->type], most = PIECE / size;
     char **srcs = (char **)channel->places;
-    void *dst = piece;
 
     for (size_t done = 0; done < to.count; done += most) {
         size_t count = to.count - done < most ? to.count - done : most;
+        void *dst = at_once ? out + done * size : piece;
 
-        ch_reduce(r, &dst, 1, (const void *const *)srcs, nsrcs, count);
-        ch_copy_nt(to.at + done * size, piece, count * size);
-        for (uint32_t i = 0; i < nsrcs; i++)
+        ch_reduce(r, &dst, 1, (const void *const *)srcs, step->nranges - 1, count);
+        ch_copy_nt(to.at + done * size, dst, count * size);
+        if (out != NULL && !at_once)
+            ch_copy_nt(out + done * size, piece, count * size);
+        for (uint32_t i = 0; i + 1 < step->nranges; i++)
             srcs[i] += count * size;
     }
+    channel->copied = copied;
 }
 
 static bool goes_over(const struct ch_channel *channel, const struct ch_run *run,
@@ -247,7 +276,7 @@ static void reduce(struct ch_channel *channel, const struct ch_run *run,
     if (is_there(r, dst, (const void *const *)channel->places, nsrcs))
         return;
     if (to.nbytes >= CH_COPY_OVER_FROM && goes_over(channel, run, step, to))
-        reduce_over(channel, r, nsrcs, to);
+        reduce_over(channel, run, r, step, to);
     else
         ch_reduce(r, &dst, 1, (const void *const *)channel->places, nsrcs, to.count);
 }
@@ -259,6 +288,7 @@ void ch_move_reduce(struct ch_channel *channel, const struct ch_run *run,
                               .op = run->op->redop,
                               .divisor = channel->nranks };
 
+    channel->copied = NULL;
     if (r.op == CHOIR_PREMUL_SUM)
         r.factors = factors(channel);
     reduce(channel, run, &r, step);
