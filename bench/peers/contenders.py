@@ -84,10 +84,19 @@ def machine_ticks():
     return busy, of[7], busy + of[7] + of[3] + of[4]
 
 
+def distance(build):
+    """ns that a cache line takes from one processor to another and back now; None if there are not two, or no program to tell."""
+    program = pathlib.Path(build) / "bin/bench/distance"
+    if processors() < 2 or not program.exists():
+        return None
+    return int(subprocess.run([program], capture_output=True, text=True, check=True).stdout)
+
+
 class Watch:
     """What else the machine does from now on."""
 
-    def __init__(self):
+    def __init__(self, build):
+        self.build = build
         self.load = os.getloadavg()[0]
         self.own, self.before = family_ticks(), machine_ticks()
 
@@ -95,8 +104,9 @@ class Watch:
         busy, steal, total = (now - then for now, then in zip(machine_ticks(), self.before))
         others = max(0, busy - (family_ticks() - self.own))
         online = os.cpu_count() or 1
+        line = distance(self.build)
         facts = {"cpu": cpu_model(), "processors": processors(), "load": self.load,
-                 "steal_percent": 100 * steal / max(total, 1), "others_busy": others / max(total, 1) * online}
+                 "steal_percent": 100 * steal / max(total, 1), "others_busy": others / max(total, 1) * online, "line_ns": line}
         facts = {name: round(v, 2) if isinstance(v, float) else v for name, v in facts.items()}
         # A few ticks are blur.
         facts["quiet"] = (others < 5 or facts["others_busy"] < 0.1) and (steal < 5 or facts["steal_percent"] < 1)
@@ -195,6 +205,7 @@ class Contender:
 
 class Comparison:
     def __init__(self, build, nranks, names, bind):
+        self.build = build
         self.nranks, self.contenders = nranks, []
         known = available(build)
         wanted = ["choir"] + [n for n in (names.split(",") if names else known) if n != "choir"]
@@ -236,7 +247,7 @@ class Comparison:
         contender.close()
 
     def measure(self, op, nbytes, fresh, blocks, ms):
-        watch, times, wrong, rounds = Watch(), {}, {}, {}
+        watch, times, wrong, rounds = Watch(self.build), {}, {}, {}
         for contender in list(self.contenders):
             try:
                 rounds[contender.name], wrong[contender.name] = contender.prepare(op, nbytes, fresh, ms)

@@ -9,11 +9,12 @@
 
 enum {
     TIMED_IN = 8, /* one copy in so many */
-    PATIENCE = 8,
+    PATIENCE = 2,
     PATIENCE_MAX = 128,
     /* Faster than this (25 GB/s) ordinary stores meet nothing in their way. */
     FAST_PS = 40,
-    /* A copy during which its thread was put aside says little: it counts as this many times what was known. */
+    /* A copy that took longer than was known may have been held up by something else: it counts as this many times that at
+     * most. */
     JUMP = 4,
 };
 
@@ -45,9 +46,10 @@ bool ch_copy_way_next(struct ch_copy_way *way, bool *timed_out)
     return *timed_out && is_curious(way) ? !way->past : way->past;
 }
 
+/* What disturbs a copy makes it longer: a shorter one is believed at once, a longer one by and by. */
 static uint32_t blend(uint32_t known, uint64_t seen)
 {
-    if (known == 0)
+    if (known == 0 || seen < known)
         return seen < UINT32_MAX / JUMP ? (uint32_t)seen : UINT32_MAX / JUMP;
     if (seen > (uint64_t)known * JUMP)
         seen = (uint64_t)known * JUMP;
