@@ -91,8 +91,8 @@ struct ch_channel {
     struct ch_plan *last_plan;           /* the one asked for last; NULL: none yet */
     uint64_t one_shot_max[CH_NCOLLS];    /* by measured figures (plan.c); 0: not asked yet */
     struct ch_copy_ways to_stage;
-    const struct ch_step
-        *copied; /* a copy that the reduction before it has made (move.c); or NULL */
+    /* A step that copies what the reduction before it has copied already (move.c), until it is passed over; or NULL. */
+    const struct ch_step *copied;
     struct ch_agreement *agreement;
     struct ch_rooted *rooted;
     char *scratch;

@@ -105,8 +105,8 @@ static void scale(const struct ch_run *run, struct ch_place acc)
     ch_reduce(&r, &dst, 1, &src, 1, acc.count);
 }
 
-static CH_NOINLINE void copy_bytes(struct ch_channel *channel, const struct ch_run *run,
-                                   const struct ch_range *dst, struct ch_place to, const char *from)
+static void copy_bytes(struct ch_channel *channel, const struct ch_run *run,
+                       const struct ch_range *dst, struct ch_place to, const char *from)
 {
     enum { SHORT = 4096 };
 
@@ -118,12 +118,14 @@ static CH_NOINLINE void copy_bytes(struct ch_channel *channel, const struct ch_r
         ch_copy(to.at, from, to.nbytes);
 }
 
-/* Perhaps from or to accumulators, or past the caches. */
+/* Perhaps from or to accumulators, or past the caches. Places are looked up again, so that who copies little keeps them in
+ * registers. */
 static CH_NOINLINE void copy_specially(struct ch_channel *channel, const struct ch_run *run,
-                                       const struct ch_range *ranges, struct ch_place to,
-                                       struct ch_place from)
+                                       const struct ch_step *step)
 {
-    const struct ch_range *dst = &ranges[0], *src = &ranges[1];
+    struct ch_place to = ch_place_of(channel, run, step->first_range);
+    struct ch_place from = ch_place_of(channel, run, step->first_range + 1);
+    const struct ch_range *dst = ranges_of(run, step), *src = dst + 1;
     choir_type type = run->op->dtype;
 
     if (is_widened(run, dst) == is_widened(run, src))
@@ -141,12 +143,16 @@ void ch_move_copy(struct ch_channel *channel, const struct ch_run *run, const st
     struct ch_place to = ch_place_of(channel, run, step->first_range);
     struct ch_place from = ch_place_of(channel, run, step->first_range + 1);
 
-    if (to.count == 0 || to.at == from.at || CH_UNLIKELY(step == channel->copied))
+    if (to.nbytes == 0 || to.at == from.at)
         return;
+    if (CH_UNLIKELY(step == channel->copied)) {
+        channel->copied = NULL;
+        return;
+    }
     if (CH_LIKELY(run->plan->plain && to.nbytes < CH_COPY_OVER_FROM))
         ch_copy(to.at, from.at, to.nbytes);
     else
-        copy_specially(channel, run, ranges_of(run, step), to, from);
+        copy_specially(channel, run, step);
 }
 
 /* --- reductions ------------------------------------------------------------------------------------ */
@@ -288,7 +294,6 @@ void ch_move_reduce(struct ch_channel *channel, const struct ch_run *run,
                               .op = run->op->redop,
                               .divisor = channel->nranks };
 
-    channel->copied = NULL;
     if (r.op == CHOIR_PREMUL_SUM)
         r.factors = factors(channel);
     reduce(channel, run, &r, step);

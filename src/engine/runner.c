@@ -503,6 +503,7 @@ choir_status ch_run_begin(struct ch_channel *channel, const struct ch_op *op, st
     run->pairs = NULL;
     run->vigil = (struct ch_vigil){ .begun = false };
     run->moving = run->got_on = run->lingers = run->some = false;
+    channel->copied = NULL; /* should the one before have ended early */
     return ch_poisoned(channel);
 }
 
