@@ -9,6 +9,9 @@ fail() {
     exit 1
 }
 
+# In the long run it would install more.
+unset CHOIR_TEST_LONG
+
 # A venv of somebody else's: nothing is installed there, or for it.
 export CHOIR_TEST_VENV=$PWD/others-venv
 

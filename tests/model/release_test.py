@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAIRS = [
     ("CH_BREAK_POST_RELEASE", ["base/wait_test.c"],
      "what_was_written_before_a_post_is_seen_after_the_wait"),
-    ("CH_BREAK_RING_RELEASE", ["transport/byte_ring.c", "transport/transport_shm.c", "transport/byte_ring_test.c"],
+    ("CH_BREAK_RING_RELEASE", ["kernel/copy_over.c", "transport/byte_ring.c", "transport/transport_shm.c", "transport/byte_ring_test.c"],
      "bytes_written_before_are_seen_in_order"),
 ]
 # In place of the kernels, whose files want flags of their own.
