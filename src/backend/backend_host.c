@@ -179,8 +179,12 @@ static choir_status step_transfer(struct ch_channel *channel, struct ch_op *op,
 static void stop_transfer(struct ch_channel *channel, struct transfer_run *run)
 {
     ch_vigil_end(&run->vigil, channel);
-    if (run->begun && !is_done(&run->transfer))
+    if (!run->begun)
+        return;
+    if (!is_done(&run->transfer))
         ch_p2p_cancel(channel->rank->p2p, &run->transfer, CHOIR_ERR_INTERRUPTED);
+    if (CH_UNLIKELY(run->transfer.status != CHOIR_OK))
+        ch_rank_settle(channel->rank); /* the other side waits for a word about it */
 }
 
 /* --- the backend ------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 
 #include "backend/backend_host.h"
 #include "base/mem.h"
+#include "transport/p2p_state.h"
 
 /* --- one operation, waited for ---------------------------------------------------------------------- */
 
@@ -231,6 +232,89 @@ CHOIR_TEST(a_receive_from_a_rank_that_left)
     CHOIR_CHECK_EQ((int)team.mates[0].status, (int)CHOIR_ERR_REMOTE);
     CHOIR_CHECK_HAS(team.mates[0].error.text, "rank 1 has left the group");
     team_end(&team);
+}
+
+/* --- what is left when a call has failed ------------------------------------------------------------- */
+
+/* Ranks that take turns without the library: it must not get on by their looking. */
+static _Atomic int whose_turn;
+
+static void await_turn(int turn)
+{
+    while (atomic_load(&whose_turn) < turn)
+        sched_yield();
+}
+
+static void fill_ring(struct mate *mate, int peer)
+{
+    struct ch_stream *stream = mate->rank->p2p->peers[peer].stream;
+    char byte = 0;
+    struct ch_op send = message(CHOIR_OP_SEND, &byte, 1, peer, 1);
+
+    while (stream->ops->reserve(stream, 2 * sizeof(struct ch_frame)) != NULL)
+        CHOIR_CHECK_OK(perform(mate, &send));
+    CHOIR_CHECK(stream->ops->reserve(stream, 1) == NULL);
+}
+
+/* Rank 1 receives what is shorter than rank 0's message, or gives up, with no room to say so, and goes away. */
+static choir_status fail_and_go(struct mate *mate, bool gives_up)
+{
+    static _Thread_local struct issued i;
+    char *data = ch_alloc(LARGE);
+    struct ch_op op = mate->me == 0
+                          ? message(CHOIR_OP_SEND, data, LARGE, 1, 9)
+                          : message(CHOIR_OP_RECV, data, gives_up ? LARGE : LARGE - 1, 0, 9);
+
+    memset(data, 1, LARGE);
+    if (mate->me == 0) {
+        await_turn(1);
+        issue(mate, &i, &op);
+        atomic_store(&whose_turn, 2);
+        await_turn(3);
+        CHOIR_CHECK(finish(&i) < 0);
+        CHOIR_CHECK_HAS(choir_last_error(), gives_up ? "taken back there" : "bytes");
+        atomic_store(&whose_turn, 4);
+    } else {
+        fill_ring(mate, 0);
+        atomic_store(&whose_turn, 1);
+        await_turn(2);
+        issue(mate, &i, &op);
+        for (int looks = 0; looks < 10; looks++)
+            (void)ready(&i); /* it knows of the message now */
+        if (gives_up)
+            ch_backend_host.end(mate->channel, &i.op, i.run);
+        else
+            CHOIR_CHECK_STATUS(finish(&i), CHOIR_ERR_INVALID);
+        atomic_store(&whose_turn, 3);
+        await_turn(4);
+    }
+    ch_free(data);
+    return CHOIR_OK;
+}
+
+static choir_status refuse_and_go(struct mate *mate)
+{
+    return fail_and_go(mate, false);
+}
+
+static choir_status give_up_and_go(struct mate *mate)
+{
+    return fail_and_go(mate, true);
+}
+
+CHOIR_TEST(what_a_failed_call_could_not_say_is_said_later)
+{
+    for (int gives_up = 0; gives_up < 2; gives_up++) {
+        struct team team;
+
+        CHOIR_ROW("%s", gives_up ? "a receive is taken back" : "a message of another length");
+        atomic_store(&whose_turn, 0);
+        team_start(&team, 2);
+        team_channel(&team, 0);
+        team_run(&team, gives_up ? give_up_and_go : refuse_and_go);
+        team_check_ok(&team);
+        team_end(&team);
+    }
 }
 
 /* --- failing ------------------------------------------------------------------------------------------- */

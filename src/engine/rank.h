@@ -57,6 +57,7 @@ struct ch_rank {
 
     struct ch_watched *watched; /* one for each neighbour; the service thread's */
     _Atomic uint32_t nwaiting;  /* operations that wait now; written by whoever runs them */
+    _Atomic uint32_t unsettled; /* one of them is the service thread, see ch_rank_settle() */
     _Atomic uint32_t
         ticks; /* how often the bell was rung for them; written by the service thread */
     _Atomic uint32_t
@@ -88,5 +89,9 @@ static inline struct ch_waiter *ch_rank_waiter(struct ch_rank *rank)
 /* An operation of this rank waits, or waits no more: see above. */
 void ch_rank_wait_begins(struct ch_rank *rank);
 void ch_rank_wait_ends(struct ch_rank *rank);
+
+/* A send or receive has failed, or was taken back: what the other side is to be told of that and could not be yet, for want of
+ * room, the service thread tells. */
+void ch_rank_settle(struct ch_rank *rank);
 
 #endif

@@ -5,6 +5,8 @@
  * starts with the first that waits and stops when for a whole tick none did, so that an idle rank causes
  * no wake-up and a busy one does not post a task for every operation.
  *
+ * With each tick it also writes what a call that failed could not (ch_rank_settle()).
+ *
  *   idle --[ch_rank_wait_begins: posts tick_task]--> ticking --[a tick finds nobody waiting]--> idle
  */
 #include "engine/watch.h"
@@ -53,6 +55,25 @@ static void watch_all(struct ch_rank *rank, struct ch_loop *loop)
     }
 }
 
+/* --- what was left unsaid ------------------------------------------------------------------------- */
+
+void ch_rank_settle(struct ch_rank *rank)
+{
+    if (ch_p2p_owes(rank->p2p) && atomic_exchange(&rank->unsettled, 1) == 0)
+        ch_rank_wait_begins(rank);
+}
+
+static void settle(struct ch_rank *rank)
+{
+    if (atomic_load(&rank->unsettled) == 0)
+        return;
+    ch_p2p_progress(rank->p2p);
+    /* Cleared before the look: who comes after that begins to wait anew. */
+    atomic_store(&rank->unsettled, 0);
+    if (!ch_p2p_owes(rank->p2p) || atomic_exchange(&rank->unsettled, 1) != 0)
+        ch_rank_wait_ends(rank);
+}
+
 /* --- the tick ----------------------------------------------------------------------------------- */
 
 static void tick(struct ch_timer *timer)
@@ -66,6 +87,7 @@ static void tick(struct ch_timer *timer)
         if (atomic_load(&rank->nwaiting) == 0 || atomic_exchange(&rank->ticking, 1) != 0)
             return;
     }
+    settle(rank);
     /* Relaxed: it is a hint to look again; what is looked at has its own order. */
     atomic_fetch_add_explicit(&rank->ticks, 1, memory_order_relaxed);
     ch_bell_after_store(&rank->link.waiter.bell);

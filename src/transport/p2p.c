@@ -318,6 +318,20 @@ bool ch_p2p_progress(struct ch_p2p *p2p)
     return moved;
 }
 
+bool ch_p2p_owes(struct ch_p2p *p2p)
+{
+    bool owes = false;
+
+    ch_lock(&p2p->lock);
+    CH_LIST_EACH (link, &p2p->connected) {
+        struct peer *peer = CH_CONTAINER(link, struct peer, link);
+
+        owes |= peer->out.busy || !ch_list_empty(&peer->notes);
+    }
+    ch_unlock(&p2p->lock);
+    return owes;
+}
+
 /* --- how a transfer begins ---------------------------------------------------------------------------- */
 
 static bool sum_of(const struct iovec *iov, int niov, size_t *nbytes_out)

@@ -132,6 +132,10 @@ size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, in
 /* Whoever is in ch_p2p_short() now has come to its end when this returns. */
 void ch_p2p_pass(struct ch_p2p *p2p);
 
+/* Whether there are frames that could not be written yet. The other side may wait for one of a transfer that has ended here,
+ * badly or early: until it is written somebody must go on calling ch_p2p_progress(). */
+bool ch_p2p_owes(struct ch_p2p *p2p);
+
 /* Move what can be moved now. Whoever waits calls it, and the service thread. True if something moved. */
 bool ch_p2p_progress(struct ch_p2p *p2p);
 

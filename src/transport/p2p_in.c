@@ -103,6 +103,9 @@ static bool data_in(struct ch_p2p *p2p, struct peer *peer, const struct ch_frame
 
     if (t == NULL)
         return true;
+    /* Its TAKE has gone when it is in no list. Until then it is being read, and may be done before these bytes are here. */
+    if (!ch_list_empty(&m->link) || peer->out.message == m)
+        return broken(p2p, peer, "a piece that was not sent for", f->rid);
     if (f->nbytes == 0 || f->nbytes > t->nbytes - t->moved || f->total != t->moved)
         return broken(p2p, peer, "a piece that does not follow", f->total);
     peer->in.into = t;

@@ -328,15 +328,20 @@ CHOIR_TEST(a_receiver_ends_in_the_middle)
 
 /* --- a peer's word ------------------------------------------------------------------------------------------ */
 
-/* To rank 0, as if rank 1 had said it. */
-static void say(const struct ch_frame *frame)
+/* To rank `hears`, as if the other one had said it. */
+static void say_to(uint32_t hears, const struct ch_frame *frame)
 {
-    struct ch_byte_ring_end end = { .ring = mesh.rings[0][1], .room = ROOM };
+    struct ch_byte_ring_end end = { .ring = mesh.rings[hears][1 - hears], .room = ROOM };
     struct iovec iov = { (void *)(uintptr_t)frame, sizeof(*frame) };
     size_t done;
 
     end.mine = end.theirs = atomic_load(&end.ring->written);
     CHOIR_CHECK_OK(ch_byte_ring_write(&end, &iov, 1, &done));
+}
+
+static void say(const struct ch_frame *frame)
+{
+    say_to(0, frame);
 }
 
 CHOIR_TEST(what_cannot_be_ends_the_peer)
@@ -384,6 +389,35 @@ CHOIR_TEST(read_without_a_loan)
         CHOIR_CHECK(is_done(&sent));
         CHOIR_CHECK_STATUS(sent.status, CHOIR_ERR_PROTO);
         CHOIR_CHECK_HAS(sent.error.text, "has read what was not lent");
+        close_mesh();
+    }
+}
+
+/* A piece of what is being read, or has been: it was not sent for, and its receive may be gone when the bytes come. */
+CHOIR_TEST(sent_without_being_asked)
+{
+    for (int how = 0; how < 2; how++) {
+        struct ch_frame frame = { .kind = CH_FRAME_DATA, .nbytes = 64 };
+
+        CHOIR_ROW("%s", how == 0 ? "is being read" : "has been read, and READ waits for room");
+        open_mesh();
+        if (how == 1)
+            fill_ring_back();
+        start_recv(1, BIG);
+        start_send(1, BIG);
+        ch_p2p_progress(mesh.p2p[1]);
+        for (int i = 0; how == 1 && i < 10; i++)
+            ch_p2p_progress(mesh.p2p[1]);
+        CHOIR_CHECK(!is_done(&got));
+        frame.rid = got.message->id;
+        frame.total = got.moved;
+        if (how == 1)
+            frame.nbytes = 0;
+        say_to(1, &frame);
+        ch_p2p_progress(mesh.p2p[1]);
+        CHOIR_CHECK(is_done(&got));
+        CHOIR_CHECK_STATUS(got.status, CHOIR_ERR_PROTO);
+        CHOIR_CHECK_HAS(got.error.text, "not sent for");
         close_mesh();
     }
 }
