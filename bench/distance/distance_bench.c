@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include <choir/choir.h>
+
 #include "base/arch.h"
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -48,6 +50,10 @@ int main(void)
     uint64_t i = 0;
 
     note_processors();
+    if (choir_processors() < 2) {
+        fprintf(stderr, "distance: this process may use one processor, expected two\n");
+        return 1;
+    }
     if (pthread_create(&thread, NULL, answer, NULL) != 0)
         return 1;
     pin(0);

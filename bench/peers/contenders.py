@@ -89,7 +89,8 @@ def distance(build):
     program = pathlib.Path(build) / "bin/bench/distance"
     if processors() < 2 or not program.exists():
         return None
-    return int(subprocess.run([program], capture_output=True, text=True, check=True).stdout)
+    said = subprocess.run([program], capture_output=True, text=True, check=False).stdout
+    return int(said) if said.strip().isdigit() else None
 
 
 class Watch:

@@ -479,6 +479,30 @@ CHOIR_TEST_TIMED(what_is_staged_past_the_caches_is_the_same, 120)
     team_end(&team);
 }
 
+/* A note that a copy was made outlived its operation, and its schedule's memory is another's now. */
+CHOIR_TEST(a_note_of_a_copy_ends_with_its_operation)
+{
+    struct job job = {
+        .coll = CH_BROADCAST, .type = CHOIR_F32, .repeats = 1, .seq = 1, .count = 5000
+    };
+    struct team team;
+
+    team_start(&team, 2);
+    team_channel(&team, 0);
+    run_job(&team, &job); /* the plan is made */
+    for (int r = 0; r < 2; r++) {
+        const struct ch_sched *s = team.mates[r].channel->last_plan->sched;
+
+        for (uint32_t i = 0; i < s->nsteps; i++) {
+            if (s->steps[i].kind == CH_COPY)
+                team.mates[r].channel->copied = &s->steps[i];
+        }
+        CHOIR_CHECK(team.mates[r].channel->copied != NULL);
+    }
+    run_job(&team, &job);
+    team_end(&team);
+}
+
 /* Who waits for a long operation is told whenever it got on, so that each of its waits is one of its own. */
 CHOIR_TEST(getting_on_is_told)
 {

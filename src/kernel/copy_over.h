@@ -26,6 +26,7 @@ struct ch_copy_way {
     uint16_t patience;        /* how many timed ones go by before the other way is tried */
     uint16_t left;            /* of these */
     uint32_t own_ps, past_ps; /* picoseconds a byte took of late, each way; 0: not known */
+    uint32_t tried_ps;        /* what own_ps was when the other way was tried last */
 };
 
 /* Of one writer, for each power of two from CH_COPY_OVER_FROM on, the last for all that is longer. Zero is how it begins;

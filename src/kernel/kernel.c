@@ -123,6 +123,11 @@ void ch_copy_nt(void *dst, const void *src, size_t nbytes)
     ch_kernels()->copy_nt(dst, src, nbytes);
 }
 
+bool ch_copy_nt_differs(void)
+{
+    return ch_kernels()->goes_past_caches;
+}
+
 void ch_fill(void *dst, const void *element, size_t size, size_t count)
 {
     ch_kernels()->fill(dst, element, size, count);

@@ -34,10 +34,12 @@ void ch_reduce(const struct ch_reduction *r, void *const *dsts, size_t ndsts,
                const void *const *srcs, size_t nsrcs, size_t count);
 
 /* Copy between buffers that do not overlap. The first leaves the copy in cache: it is for data that
- * is read soon, here or on another core. The second goes past the caches, for copies larger than this
- * core's share of them; the bytes are visible to other cores as soon as it returns and a flag is set. */
+ * is read soon, here or on another core that is near. The second goes past the caches, for copies larger than this
+ * core's share of them, or for a core that is far (copy_over.h); the bytes are visible to other cores as soon as it
+ * returns and a flag is set. Whether the second is another one at all here. */
 void ch_copy(void *dst, const void *src, size_t nbytes);
 void ch_copy_nt(void *dst, const void *src, size_t nbytes);
+bool ch_copy_nt_differs(void);
 
 /* Set `count` elements to the one at `element`, whose size is 1, 2, 4, 8 or 16 bytes. */
 void ch_fill(void *dst, const void *element, size_t size, size_t count);
@@ -67,6 +69,7 @@ struct ch_kernels {
     ch_reduce_fn reduce[CHOIR_NTYPES][CHOIR_NREDOPS]; /* NULL where the pair is refused */
     void (*copy)(void *dst, const void *src, size_t nbytes);
     void (*copy_nt)(void *dst, const void *src, size_t nbytes);
+    bool goes_past_caches; /* copy_nt() does; else it is another copy() */
     void (*fill)(void *dst, const void *element, size_t size, size_t count);
 };
 

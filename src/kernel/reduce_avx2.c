@@ -65,6 +65,7 @@ static bool usable(void)
 }
 
 const struct ch_kernels ch_kernels_avx2 = {
+    .goes_past_caches = true,
     .name = "avx2",
     .needs = "AVX2 and F16C",
     .usable = usable,

@@ -58,6 +58,7 @@ static bool usable(void)
 }
 
 const struct ch_kernels ch_kernels_avx512 = {
+    .goes_past_caches = true,
     .name = "avx512",
     .needs = "AVX-512 F, BW, VL and DQ",
     .usable = usable,

@@ -54,10 +54,10 @@ struct ch_byte_ring_end {
     struct ch_byte_ring *ring;
     size_t room;
     const struct ch_bell *bell; /* of the other side; NULL: it is told by other means */
-    struct ch_copy_ways ways;   /* of what is written */
     uint64_t mine;              /* what this side has written or taken */
     bool past_caches;           /* what is taken is not read soon */
-    uint64_t theirs; /* the other side's, as last seen: spares a look at its cache line */
+    uint64_t theirs;          /* the other side's, as last seen: spares a look at its cache line */
+    struct ch_copy_ways ways; /* of what is written */
 };
 
 /* Both: CHOIR_OK and how many bytes went, at least one; CHOIR_IN_PROGRESS if none can now; CHOIR_ERR_PROTO if

@@ -7,8 +7,8 @@
  * one peer); of large ones the receiver is told first and sends for them when it knows where to. So memory is
  * bounded, and a message that nobody wants holds nobody up: how, is in frame.h.
  *
- * A send is done when its buffer may be used again, a receive when the message is there. A large send thus
- * waits for its receive, a small one does not.
+ * A send is done when its buffer may be used again, a receive when the message is there and its sender needs nothing more
+ * of this rank. A large send thus waits for its receive, a small one does not.
  *
  * Threads: any; one lock, never held while waiting.
  * Blocks:  nothing here does.

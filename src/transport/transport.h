@@ -71,7 +71,7 @@ struct ch_stream {
     const struct ch_transport_ops *ops;
     uint32_t peer;
     bool past_caches;          /* what recv() writes is not read soon: set by who calls it */
-    struct ch_copy_ways *ways; /* how to copy where reserve() says */
+    struct ch_copy_ways *ways; /* how to copy where reserve() says; NULL where there is no such */
 
     /* A word that the peer changes when it sends, and its value when all was read that had come; NULL: there is none, and
      * readable() knows. */
