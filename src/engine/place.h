@@ -30,7 +30,8 @@ static inline char *ch_piece_start(const struct ch_blocks *blocks, uint32_t inde
 {
     if (blocks->pieces != NULL)
         return blocks->pieces[index].data;
-    return blocks->base + index * blocks->count * size;
+    /* There may be nothing, nowhere. */
+    return blocks->base == NULL ? NULL : blocks->base + index * blocks->count * size;
 }
 
 static inline char *ch_spot_start(const struct ch_channel *channel, const struct ch_run *run,

@@ -277,10 +277,10 @@ static choir_status stage(struct ch_call *call, const struct ch_slice *slices, s
     return CHOIR_OK;
 }
 
-/* Where a slice starts; NULL if it is not plain. */
+/* Where a slice starts; NULL if it is not plain, or of nothing that is nowhere. */
 static char *plain_start(const struct ch_slice *slice)
 {
-    if (!ch_is_plain(slice->buf))
+    if (!ch_is_plain(slice->buf) || slice->buf->data == NULL)
         return NULL;
     return (char *)slice->buf->data + slice->first * ch_type_bytes[slice->buf->type];
 }
