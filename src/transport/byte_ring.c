@@ -151,8 +151,8 @@ static size_t available(struct ch_byte_ring_end *end, size_t wanted, choir_statu
 }
 
 /* After a take: a writer that saw the ring full before it may sleep until it is told. It stored `written`
- * before it looked for the last time, so ours is the newest if it sleeps (bell.h); if it does not, it
- * looks at `taken` again by itself. */
+ * before it looked for the last time (or orders and looks once more: p2p_state.h, `filled`), so ours is the newest if it sleeps
+ * (bell.h); if it does not, it looks at `taken` again by itself. */
 static void tell_writer(const struct ch_byte_ring_end *end, uint64_t taken_before)
 {
     /* Relaxed: nothing is read through it. */
