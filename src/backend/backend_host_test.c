@@ -264,7 +264,6 @@ static choir_status fail_and_go(struct mate *mate, bool gives_up)
     struct ch_op op = mate->me == 0
                           ? message(CHOIR_OP_SEND, data, LARGE, 1, 9)
                           : message(CHOIR_OP_RECV, data, gives_up ? LARGE : LARGE - 1, 0, 9);
-
     choir_status rc;
 
     memset(data, 1, LARGE);
