@@ -471,6 +471,13 @@ static struct pollfd slot(int fd, short events)
     return (struct pollfd){ .fd = fd, .events = events };
 }
 
+/* May its bytes be read now? */
+static bool is_wanted(const struct run_feed *feed, int64_t now)
+{
+    return feed->fd >= 0 && (!feed->shown || feed->sink->closed ||
+                             (feed->sink->used < RUN_SINK_FULL && choir_run_feed_ready(feed, now)));
+}
+
 /* First the fixed slots, then one for each feed, then one for each control. */
 static int fill(const struct run *run, struct pollfd *fds)
 {
@@ -488,14 +495,25 @@ static int fill(const struct run *run, struct pollfd *fds)
     fds[SLOT_ERR] = slot(run->err.used > 0 && !run->err.closed ? run->err.fd : -1, POLLOUT);
     for (int i = 0; i < 2 * count; i++) {
         const struct run_feed *feed = &run->feeds[i];
-        bool ready = !feed->shown || feed->sink->closed ||
-                     (feed->sink->used < RUN_SINK_FULL && choir_run_feed_ready(feed, now));
 
-        fds[n++] = slot(ready ? feed->fd : -1, POLLIN);
+        fds[n++] = slot(is_wanted(feed, now) ? feed->fd : -1, POLLIN);
     }
     for (int i = 0; run->controls != NULL && i < count; i++)
         fds[n++] = slot(run->controls[i].used > 0 ? run->controls[i].fd : -1, POLLOUT);
     return n;
+}
+
+static void handle_feeds(struct run *run, const struct pollfd *fds)
+{
+    int64_t now = choir_run_now();
+
+    for (int i = 0; i < 2 * run->job.count; i++) {
+        bool has_news = fds[i].revents != 0 || (run->over && fds[i].fd >= 0);
+
+        /* Asked again, as one that was read before it may have opened a line that this would break. */
+        if (has_news && is_wanted(&run->feeds[i], now))
+            on_feed(run, &run->feeds[i]);
+    }
 }
 
 static void handle(struct run *run, const struct pollfd *fds)
@@ -507,11 +525,7 @@ static void handle(struct run *run, const struct pollfd *fds)
     if (fds[SLOT_CONTROL].revents != 0)
         on_control(run, fds[SLOT_CONTROL].revents);
     /* Before the keeper's news: what a rank printed comes before the news of its end. */
-    for (int i = 0; i < 2 * count; i++) {
-        if (run->feeds[i].fd >= 0 &&
-            (fds[NSLOTS + i].revents != 0 || (run->over && fds[NSLOTS + i].fd >= 0)))
-            on_feed(run, &run->feeds[i]);
-    }
+    handle_feeds(run, fds + NSLOTS);
     if (fds[SLOT_KEEPER].revents != 0)
         on_keeper(run);
     if (fds[SLOT_BELL].revents != 0)

@@ -4,12 +4,13 @@
 import hashlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from launching import CHOIR, PATIENCE, check, finish, lines, main, run, start, wait_for
+from launching import CHOIR, PATIENCE, check, eventually, finish, lines, main, run, start, state_of, wait_for
 
 PYTHON = sys.executable
 
@@ -55,6 +56,34 @@ def test_long_lines():
         for rank in range(3):
             check(seen.get(rank) == str(rank).encode() * size + b"\nend\n", "rank", rank, "size", size,
                   {r: len(g) for r, g in seen.items()})
+
+
+def test_two_lines_that_become_long_in_the_same_look():
+    """Both ranks have printed all that is kept of a line; the launcher finds one byte more of each at once."""
+    script = ("import array, fcntl, os, termios, time\n"
+              "rank = os.environ['RANK']\n"
+              "def put(what):\n"
+              "    for at in range(0, len(what), 4096): os.write(1, what[at:at + 4096])\n"
+              "def wait(condition):\n"
+              "    while not condition(): time.sleep(0.005)\n"
+              "def taken():\n"
+              "    left = array.array('i', [0]); fcntl.ioctl(1, termios.FIONREAD, left); return left[0] == 0\n"
+              "put(rank.encode() * (1 << 20)); wait(taken); open('kept.' + rank, 'w').close()\n"
+              "wait(lambda: os.path.exists('stopped')); put(b'x'); open('more.' + rank, 'w').close()\n"
+              "if rank == '0': wait(taken)\n"
+              "put(b'y\\n')\n")
+    launcher = start("-n", 2, PYTHON, "-c", script)
+    wait_for("kept.*", 2)
+    launcher.send_signal(signal.SIGSTOP)
+    eventually(lambda: state_of(launcher.pid) == "T", "the launcher stands still")
+    pathlib.Path("stopped").touch()
+    wait_for("more.*", 2)
+    launcher.send_signal(signal.SIGCONT)
+    code, out, err = finish(launcher)
+    seen = split(out)
+    for rank in range(2):
+        check(seen.get(rank) == str(rank).encode() * (1 << 20) + b"xy\n", "rank", rank, code, err,
+              {r: (len(g), g.count(b"\n")) for r, g in seen.items()})
 
 
 def test_a_last_line_without_an_end():
