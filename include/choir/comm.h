@@ -71,7 +71,8 @@ CHOIR_API choir_status choir_comm_init_rank(int nranks, const choir_unique_id *i
                                             choir_comm **comm_out);
 
 /* Leave, as soon as no call of this rank is under way; the handle stays, to be destroyed, and its calls fail with
- * CHOIR_ERR_STATE. And the same with the handle, which no other thread may be using. Both accept NULL. */
+ * CHOIR_ERR_STATE. And the same with the handle, which no other thread may be using. Both accept NULL.
+ * Blocks:  until calls that gave handles (works_out) are done; abort them first not to wait. */
 CHOIR_API void choir_comm_close(choir_comm *comm);
 CHOIR_API void choir_comm_destroy(choir_comm *comm);
 
@@ -130,6 +131,10 @@ typedef struct choir_comm_call {
     int op;             /* CHOIR_COMM_SUM ... */
     int root;           /* of broadcast and reduce: a rank */
     int64_t timeout_ms; /* 0: 30 minutes, negative: none */
+
+    /* NULL: the call waits. Otherwise room for a handle for each input: it returns when all have begun, and communicators
+     * and memory are lent until they are done. Without communicators it is done on return, and they are NULL. */
+    choir_work **works_out;
 } choir_comm_call;
 
 /* What of the arguments a call was refused for; in the order in which they are looked at. */
@@ -166,7 +171,7 @@ typedef struct choir_comm_fault {
  *   allgather       outs[i], N times as long, has all inputs in rank order
  *   reduce_scatter  outs[i], an N-th as long, has its rank's share of the reduction
  * All arguments are checked before anything is begun. *fault_out, which may be NULL, is filled in if one is refused.
- * Blocks:  until all ranks of the call are done.
+ * Blocks:  until all ranks of the call are done; not with works_out, which has no handle after a failure.
  */
 CHOIR_API choir_status choir_comm_reduce(const choir_comm_call *call, choir_comm_fault *fault_out);
 CHOIR_API choir_status choir_comm_allreduce(const choir_comm_call *call,

@@ -11,7 +11,7 @@
 A call takes lists, a tensor for each rank that the caller is: numpy arrays, PyTorch tensors in host memory,
 anything with the buffer protocol or DLPack. Without `comms` the inputs are the ranks of a communicator that exists for
 the call alone. With `comms`, one for each input, lengths and roots are those of the communicator, not of the list. A
-call is done on return. docs/nccl-module.md has the whole of it.
+call is done on return, unless it is given async_op=True. docs/nccl-module.md has the whole of it.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from choir import _choir
 if typing.TYPE_CHECKING:
     from collections.abc import Collection
 
-    from choir._choir import Tensor, Timeout
+    from choir._choir import Tensor, Timeout, Work
 
 __all__ = ["all_gather", "all_reduce", "broadcast", "reduce", "reduce_scatter"]
 
@@ -330,6 +330,9 @@ def clear_cache() -> None:
 
 
 # --- calls -----------------------------------------------------------------------------------------
+#
+# With `async_op` a call returns when it has begun, with a Work for each input, whose memory is lent until that is done. Without
+# `comms` it is done on return, and the list is empty.
 
 def _check(tensors: object, name: str) -> None:
     """A collection, and not a tensor, which may look like one."""
@@ -352,14 +355,28 @@ def is_available(tensors: Iterable[object]) -> bool:
     return all(_choir._nccl_is_usable(t) for t in tensors)
 
 
+@typing.overload
+def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = ..., op: int = ...,
+               streams: Sequence[typing.Any] | None = ..., comms: typing.Any = ..., *, timeout: Timeout = ...,
+               async_op: typing.Literal[False] = ...) -> None: ...
+
+
+@typing.overload
+def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = ..., op: int = ...,
+               streams: Sequence[typing.Any] | None = ..., comms: typing.Any = ..., *, timeout: Timeout = ...,
+               async_op: typing.Literal[True]) -> list[Work[None]]: ...
+
+
 def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = None, op: int = SUM,
-               streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *, timeout: Timeout = None) -> None:
+               streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *, timeout: Timeout = None,
+               async_op: bool = False) -> list[Work[None]] | None:
     """outputs[i] becomes the reduction of all ranks' inputs; without outputs it is in place."""
     _check(inputs, "inputs")
     if outputs is None:
         outputs = inputs
     _check(outputs, "outputs")
-    _choir._nccl_all_reduce(inputs, outputs, op, streams, comms, timeout)
+    works: list[Work[None]] | None = _choir._nccl_all_reduce(inputs, outputs, op, streams, comms, timeout, async_op)
+    return works
 
 
 def _of_root(inputs: Collection[Tensor], outputs: Sequence[Tensor], root: int, comms: typing.Any) -> Tensor | None:
@@ -373,9 +390,23 @@ def _of_root(inputs: Collection[Tensor], outputs: Sequence[Tensor], root: int, c
     return dict(zip(ranks, outputs)).get(root)
 
 
+@typing.overload
+def reduce(inputs: Collection[Tensor], output: typing.Any = ..., root: int = ..., op: int = ...,
+           streams: Sequence[typing.Any] | None = ..., comms: typing.Any = ..., *, outputs: Sequence[Tensor] | None = ...,
+           timeout: Timeout = ...,
+           async_op: typing.Literal[False] = ...) -> None: ...
+
+
+@typing.overload
+def reduce(inputs: Collection[Tensor], output: typing.Any = ..., root: int = ..., op: int = ...,
+           streams: Sequence[typing.Any] | None = ..., comms: typing.Any = ..., *, outputs: Sequence[Tensor] | None = ...,
+           timeout: Timeout = ...,
+           async_op: typing.Literal[True]) -> list[Work[None]]: ...
+
+
 def reduce(inputs: Collection[Tensor], output: typing.Any = None, root: int = 0, op: int = SUM,
            streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *, outputs: Sequence[Tensor] | None = None,
-           timeout: Timeout = None) -> None:
+           timeout: Timeout = None, async_op: bool = False) -> list[Work[None]] | None:
     """`output` of the root, a rank, becomes the reduction of all ranks' inputs; without it, the root's input does."""
     _check(inputs, "inputs")
     if outputs is not None:
@@ -387,28 +418,68 @@ def reduce(inputs: Collection[Tensor], output: typing.Any = None, root: int = 0,
         warnings.warn("reduce: a sequence as output is deprecated, output takes the tensor itself", FutureWarning,
                       stacklevel=2)
         output = _of_root(inputs, output, root, comms)
-    _choir._nccl_reduce(inputs, output, root, op, streams, comms, timeout)
+    works: list[Work[None]] | None = _choir._nccl_reduce(inputs, output, root, op, streams, comms, timeout, async_op)
+    return works
+
+
+@typing.overload
+def broadcast(inputs: Collection[Tensor], root: int = ..., streams: Sequence[typing.Any] | None = ...,
+              comms: typing.Any = ..., *, timeout: Timeout = ...,
+              async_op: typing.Literal[False] = ...) -> None: ...
+
+
+@typing.overload
+def broadcast(inputs: Collection[Tensor], root: int = ..., streams: Sequence[typing.Any] | None = ...,
+              comms: typing.Any = ..., *, timeout: Timeout = ...,
+              async_op: typing.Literal[True]) -> list[Work[None]]: ...
 
 
 def broadcast(inputs: Collection[Tensor], root: int = 0, streams: Sequence[typing.Any] | None = None,
-              comms: typing.Any = None, *, timeout: Timeout = None) -> None:
+              comms: typing.Any = None, *, timeout: Timeout = None, async_op: bool = False) -> list[Work[None]] | None:
     """All inputs become that of the root, a rank."""
     _check(inputs, "inputs")
-    _choir._nccl_broadcast(inputs, root, streams, comms, timeout)
+    works: list[Work[None]] | None = _choir._nccl_broadcast(inputs, root, streams, comms, timeout, async_op)
+    return works
+
+
+@typing.overload
+def all_gather(inputs: Collection[Tensor], outputs: Collection[Tensor], streams: Sequence[typing.Any] | None = ...,
+               comms: typing.Any = ..., *, timeout: Timeout = ...,
+               async_op: typing.Literal[False] = ...) -> None: ...
+
+
+@typing.overload
+def all_gather(inputs: Collection[Tensor], outputs: Collection[Tensor], streams: Sequence[typing.Any] | None = ...,
+               comms: typing.Any = ..., *, timeout: Timeout = ...,
+               async_op: typing.Literal[True]) -> list[Work[None]]: ...
 
 
 def all_gather(inputs: Collection[Tensor], outputs: Collection[Tensor], streams: Sequence[typing.Any] | None = None,
-               comms: typing.Any = None, *, timeout: Timeout = None) -> None:
+               comms: typing.Any = None, *, timeout: Timeout = None, async_op: bool = False) -> list[Work[None]] | None:
     """outputs[i], as many times as long as there are ranks, becomes all inputs in the order of ranks."""
     _check(inputs, "inputs")
     _check(outputs, "outputs")
-    _choir._nccl_all_gather(inputs, outputs, streams, comms, timeout)
+    works: list[Work[None]] | None = _choir._nccl_all_gather(inputs, outputs, streams, comms, timeout, async_op)
+    return works
+
+
+@typing.overload
+def reduce_scatter(inputs: Collection[Tensor], outputs: Collection[Tensor], op: int = ...,
+                   streams: Sequence[typing.Any] | None = ..., comms: typing.Any = ..., *, timeout: Timeout = ...,
+                   async_op: typing.Literal[False] = ...) -> None: ...
+
+
+@typing.overload
+def reduce_scatter(inputs: Collection[Tensor], outputs: Collection[Tensor], op: int = ...,
+                   streams: Sequence[typing.Any] | None = ..., comms: typing.Any = ..., *, timeout: Timeout = ...,
+                   async_op: typing.Literal[True]) -> list[Work[None]]: ...
 
 
 def reduce_scatter(inputs: Collection[Tensor], outputs: Collection[Tensor], op: int = SUM,
                    streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *,
-                   timeout: Timeout = None) -> None:
+                   timeout: Timeout = None, async_op: bool = False) -> list[Work[None]] | None:
     """outputs[i] becomes its rank's share of the reduction, one of as many as there are ranks."""
     _check(inputs, "inputs")
     _check(outputs, "outputs")
-    _choir._nccl_reduce_scatter(inputs, outputs, op, streams, comms, timeout)
+    works: list[Work[None]] | None = _choir._nccl_reduce_scatter(inputs, outputs, op, streams, comms, timeout, async_op)
+    return works

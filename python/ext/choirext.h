@@ -42,8 +42,9 @@ struct py_state {
     struct py_group *groups;         /* all that are open, for the end of the interpreter */
     struct {
         unsigned count;
-        pid_t process; /* a forked child has none of them */
-    } ending;          /* groups that nobody refers to any more, and that are not gone yet */
+        pid_t process;        /* a forked child has none of them */
+    } ending;                 /* groups that nobody refers to any more, and that are not gone yet */
+    struct py_lent *unwaited; /* of works of communicators under way whose handle is gone */
 
     /* Types of tensors met lately, and how they are read. */
     struct {
@@ -197,6 +198,11 @@ struct py_lent *py_lent_create(void);
 void py_lent_release(struct py_lent *lent); /* the memory goes back; the struct stays */
 void py_lent_destroy(struct py_lent *lent); /* and all behind it; accepts NULL */
 
+/* A list of what works under way borrow whose handles are gone. Put `lent` on it, and what hangs behind it, until `work` is
+ * done; takes both. And give back what is done by now, which may run any code. */
+void py_lent_keep(struct py_lent **list, choir_work *work, struct py_lent *lent);
+void py_lent_reap(struct py_lent **list);
+
 /* For the collector: what they hold, as far as it is known to Python. */
 int py_lent_visit(const struct py_lent *lent, visitproc visit, void *arg);
 
@@ -237,9 +243,6 @@ PyObject *py_group_wrap(struct py_state *state, choir_group *group);
 choir_group *py_group_enter(struct py_group *self, const char *operation);
 void py_group_exit(struct py_group *self);
 
-/* Keep what a work under way borrows until it is done. Takes both. */
-void py_group_keep(struct py_group *self, choir_work *work, struct py_lent *lent);
-
 /* End what is still open, when the interpreter ends. */
 void py_groups_end(struct py_state *state);
 
@@ -260,13 +263,21 @@ extern PyMethodDef py_batch_methods[];
 
 enum py_gives { PY_GIVES_OBJECT, PY_GIVES_SOURCE };
 
-/* The handle of `work`, which it takes, with what it borrows. `result` is what it gives when it is done. On failure,
- * with an exception, all is kept by the group until it is done. */
-PyObject *py_work_wrap(struct py_group *group, choir_work *work, struct py_lent *lent,
-                       PyObject *result, enum py_gives gives);
+/* The handle of `work`, which it takes, with what it borrows. `result` is what it gives when it is done. `group` is NULL for
+ * that of a communicator. On failure, with an exception, all is kept until it is done. */
+PyObject *py_work_wrap(struct py_state *state, struct py_group *group, choir_work *work,
+                       struct py_lent *lent, PyObject *result, enum py_gives gives);
 
 /* No callback runs, or will, when this returns. */
 void py_work_end_callbacks(void);
+
+/* Whether this thread runs one. */
+bool py_work_is_calling_back(void);
+
+/* --- communicators (py_nccl.c) ------------------------------------------------------------------------ */
+
+/* The same as py_error_from(), of a class of choir.nccl's. */
+PyObject *py_nccl_error_from(struct py_state *state, const choir_error *record);
 
 /* --- stores (py_store.c) ----------------------------------------------------------------------------- */
 

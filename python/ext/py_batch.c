@@ -230,7 +230,8 @@ static PyObject *end(struct py_batch *self, choir_group *group)
         struct py_lent *lent = self->lent;
 
         self->lent = NULL;
-        self->work = py_work_wrap(self->group, work, lent, Py_None, PY_GIVES_OBJECT);
+        self->work = py_work_wrap(self->group->state, self->group, work, lent, Py_None,
+                                  PY_GIVES_OBJECT);
         if (self->work == NULL)
             return NULL;
     }

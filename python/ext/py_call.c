@@ -121,7 +121,7 @@ static PyObject *fail(struct py_call *call)
     if (!call->raised)
         raise_last(call);
     if (call->work != NULL) { /* issued before the handler raised */
-        py_group_keep(call->self, call->work, call->lent);
+        py_lent_keep(&call->self->unwaited, call->work, call->lent);
         call->lent = NULL;
     }
     return py_call_fail(call);
@@ -137,7 +137,7 @@ static PyObject *end_later(struct py_call *call, PyObject *result, enum py_gives
         py_batch_unref(call->batch);
         Py_INCREF(made);
     } else {
-        made = py_work_wrap(call->self, call->work, call->lent, result, gives);
+        made = py_work_wrap(call->self->state, call->self, call->work, call->lent, result, gives);
     }
     py_group_exit(call->self);
     return made;

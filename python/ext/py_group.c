@@ -39,43 +39,6 @@ static void unlink_group(struct py_group *self)
     self->prev = self->next = NULL;
 }
 
-/* --- what works under way borrow, whose handles are gone -------------------------------------------------- */
-
-static void reap(struct py_group *self)
-{
-    struct py_lent **at = &self->unwaited, *done = NULL;
-    double ms;
-
-    while (*at != NULL) {
-        struct py_lent *lent = *at;
-
-        if (choir_work_duration_ms(lent->work, &ms) == CHOIR_OK) {
-            *at = lent->next;
-            lent->next = done;
-            done = lent;
-        } else {
-            at = &lent->next;
-        }
-    }
-    py_lent_destroy(done); /* may run any code: the list is whole by now */
-}
-
-void py_group_keep(struct py_group *self, choir_work *work, struct py_lent *lent)
-{
-    struct py_lent *last = lent;
-
-    /* Those of a batch hang together: one work stands for all. */
-    for (struct py_lent *l = lent; l != NULL; l = l->next) {
-        l->work = choir_work_ref(work);
-        last = l;
-    }
-    choir_work_unref(work);
-    if (lent == NULL)
-        return;
-    last->next = self->unwaited;
-    self->unwaited = lent;
-}
-
 /* --- a group's life --------------------------------------------------------------------------------- */
 
 static void destroy(struct py_group *self)
@@ -95,7 +58,7 @@ static void destroy(struct py_group *self)
 choir_group *py_group_enter(struct py_group *self, const char *operation)
 {
     if (self->unwaited != NULL)
-        reap(self); /* runs code that may close the group */
+        py_lent_reap(&self->unwaited); /* runs code that may close the group */
     if (self->group == NULL || self->closing) {
         py_raise(self->state, CHOIR_ERR_STATE, operation, "%s: the group is closed", operation);
         return NULL;

@@ -52,6 +52,45 @@ void py_lent_destroy(struct py_lent *lent)
     }
 }
 
+/* --- until it is done ---------------------------------------------------------------------------------------- */
+
+void py_lent_keep(struct py_lent **list, choir_work *work, struct py_lent *lent)
+{
+    struct py_lent *last = lent;
+
+    /* Those of a batch hang together: one work stands for all. */
+    for (struct py_lent *l = lent; l != NULL; l = l->next) {
+        l->work = choir_work_ref(work);
+        last = l;
+    }
+    choir_work_unref(work);
+    if (lent == NULL)
+        return;
+    last->next = *list;
+    *list = lent;
+}
+
+void py_lent_reap(struct py_lent **list)
+{
+    struct py_lent **at = list, *done = NULL;
+    double ms;
+
+    while (*at != NULL) {
+        struct py_lent *lent = *at;
+
+        if (choir_work_duration_ms(lent->work, &ms) == CHOIR_OK) {
+            *at = lent->next;
+            lent->next = done;
+            done = lent;
+        } else {
+            at = &lent->next;
+        }
+    }
+    py_lent_destroy(done); /* may run any code: the list is whole by now */
+}
+
+/* --- the collector ------------------------------------------------------------------------------------------- */
+
 /* What a DLPack tensor holds is its maker's secret. */
 static int visit_buf(const struct py_buf *buf, visitproc visit, void *arg)
 {
@@ -82,6 +121,8 @@ int py_lent_visit(const struct py_lent *lent, visitproc visit, void *arg)
         rc = visit_one(lent, visit, arg);
     return rc;
 }
+
+/* --- single buffers ------------------------------------------------------------------------------------------ */
 
 choir_buf *py_lend(struct py_state *state, struct py_lent *lent, PyObject *object, unsigned access,
                    PyObject *type)

@@ -2,23 +2,46 @@
  * py_work.c - the object choir.Work: the handle of an operation that was issued.
  *
  * A handle that is dropped does not stop its operation: what it borrows passes to the group, which gives it back
- * when it is done (py_group_keep()).
+ * when it is done, or to the module if it is a communicator's (py_lent_keep()).
  */
 #include "choirext.h"
 
 #include <pthread.h>
 
 struct py_work {
-    PyObject_HEAD struct py_group *group;
+    PyObject_HEAD struct py_state *state;
+    struct py_group *group; /* NULL: a communicator's, which is in what is lent */
     choir_work *work;
     struct py_lent *lent; /* NULL once it has been given back */
     PyObject *result;
     enum py_gives gives;
 };
 
-static struct py_state *state_of(const struct py_work *self)
+/* What keeps memory that is lent to a work when its handle is gone. */
+static struct py_lent **keeper(struct py_state *state, struct py_group *group)
 {
-    return self->group->state;
+    return group != NULL ? &group->unwaited : &state->unwaited;
+}
+
+static PyObject *error_from(const struct py_work *self, const choir_error *record)
+{
+    return self->group != NULL ? py_error_from(self->state, record)
+                               : py_nccl_error_from(self->state, record);
+}
+
+static PyObject *raise_record(const struct py_work *self, const choir_error *record)
+{
+    PyObject *error = error_from(self, record);
+
+    if (error != NULL)
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    Py_XDECREF(error);
+    return NULL;
+}
+
+static PyObject *raise_last(const struct py_work *self)
+{
+    return raise_record(self, choir_last_error_record());
 }
 
 /* --- a handle's life ------------------------------------------------------------------------------------------ */
@@ -31,16 +54,17 @@ static bool is_done(const choir_work *work)
     return choir_work_duration_ms(work, &ms) == CHOIR_OK;
 }
 
-PyObject *py_work_wrap(struct py_group *group, choir_work *work, struct py_lent *lent,
-                       PyObject *result, enum py_gives gives)
+PyObject *py_work_wrap(struct py_state *state, struct py_group *group, choir_work *work,
+                       struct py_lent *lent, PyObject *result, enum py_gives gives)
 {
-    struct py_work *self = (struct py_work *)PyType_GenericAlloc(group->state->work_type, 0);
+    struct py_work *self = (struct py_work *)PyType_GenericAlloc(state->work_type, 0);
 
     if (self == NULL) {
-        py_group_keep(group, work, lent);
+        py_lent_keep(keeper(state, group), work, lent);
         return NULL;
     }
-    self->group = (struct py_group *)Py_NewRef((PyObject *)group);
+    self->state = state;
+    self->group = (struct py_group *)Py_XNewRef((PyObject *)group);
     self->work = work;
     self->lent = lent;
     self->result = Py_NewRef(result);
@@ -90,7 +114,7 @@ static void dealloc(PyObject *object)
 
     PyObject_GC_UnTrack(object);
     if (self->lent != NULL && !is_over(self)) {
-        py_group_keep(self->group, self->work, self->lent);
+        py_lent_keep(keeper(self->state, self->group), self->work, self->lent);
     } else {
         py_lent_destroy(self->lent);
         choir_work_unref(self->work);
@@ -109,8 +133,8 @@ static PyObject *raise_error(struct py_work *self)
     const choir_error *record = choir_work_error_record(self->work);
 
     if (record == NULL)
-        return py_raise_last(state_of(self));
-    py_raise_record(state_of(self), record);
+        return raise_last(self);
+    raise_record(self, record);
     give_back(self); /* it is done */
     return NULL;
 }
@@ -123,7 +147,7 @@ static PyObject *what_it_gives(struct py_work *self)
     if (self->gives == PY_GIVES_OBJECT)
         return Py_NewRef(self->result);
     if (choir_work_source(self->work, &source) != CHOIR_OK)
-        return py_raise_last(state_of(self));
+        return raise_last(self);
     return PyLong_FromLong(source);
 }
 
@@ -178,7 +202,7 @@ static PyObject *work_done(PyObject *object, PyObject *unused)
 
 static PyObject *not_done(struct py_work *self, const char *what)
 {
-    return py_raise(state_of(self), CHOIR_ERR_STATE, what, "%s: %s %llu is not done yet", what,
+    return py_raise(self->state, CHOIR_ERR_STATE, what, "%s: %s %llu is not done yet", what,
                     choir_optype_name(choir_work_op(self->work)),
                     (unsigned long long)choir_work_sequence(self->work));
 }
@@ -204,7 +228,7 @@ static PyObject *work_exception(PyObject *object, PyObject *unused)
     record = choir_work_error_record(self->work);
     if (record == NULL)
         Py_RETURN_NONE;
-    return py_error_from(state_of(self), record);
+    return error_from(self, record);
 }
 
 static PyObject *work_abort(PyObject *object, PyObject *unused)
@@ -224,7 +248,7 @@ static PyObject *get_source(PyObject *object, void *unused)
 
     (void)unused;
     if (choir_work_source(self->work, &source) != CHOIR_OK)
-        return py_raise_last(state_of(self));
+        return raise_last(self);
     return PyLong_FromLong(source);
 }
 
@@ -235,7 +259,7 @@ static PyObject *get_duration(PyObject *object, void *unused)
 
     (void)unused;
     if (choir_work_duration_ms(self->work, &ms) != CHOIR_OK)
-        return py_raise_last(state_of(self));
+        return raise_last(self);
     return PyFloat_FromDouble(ms / 1e3);
 }
 
@@ -305,6 +329,13 @@ void py_work_end_callbacks(void)
     (void)py_return();
 }
 
+static _Thread_local unsigned calling_back;
+
+bool py_work_is_calling_back(void)
+{
+    return calling_back > 0;
+}
+
 static void call_back(void *arg, choir_work *work)
 {
     struct note *note = arg;
@@ -315,6 +346,7 @@ static void call_back(void *arg, choir_work *work)
     if (!gate_enter())
         return; /* what the note holds is lost with the interpreter */
     visit = py_visit_begin();
+    calling_back++;
     result = PyObject_CallFunctionObjArgs(note->function, note->work, NULL);
     if (result == NULL)
         PyErr_WriteUnraisable(note->function);
@@ -322,6 +354,7 @@ static void call_back(void *arg, choir_work *work)
     Py_DECREF(note->function);
     Py_DECREF(note->work);
     PyMem_Free(note);
+    calling_back--;
     py_visit_end(visit);
     gate_exit();
 }
@@ -348,7 +381,7 @@ static PyObject *add_done_callback(PyObject *object, PyObject *function)
         Py_DECREF(note->function);
         Py_DECREF(note->work);
         PyMem_Free(note);
-        return py_raise_last(state_of(self));
+        return raise_last(self);
     }
     return raised ? NULL : Py_NewRef(Py_None);
 }

@@ -107,6 +107,8 @@ static choir_status begin(enum ch_comm_op op, const char *name, const choir_comm
         (call.args.outs == NULL && call.args.nouts > 0) ||
         (call.args.comms == NULL && call.args.ncomms > 0))
         return ch_fail(CHOIR_ERR_INVALID, "%s: a list that is not empty is NULL", name);
+    for (size_t i = 0; call.args.works_out != NULL && i < call.args.nins; i++)
+        call.args.works_out[i] = NULL;
     rc = run(&call);
     if (rc != CHOIR_OK && fault_out != NULL)
         *fault_out = call.fault;

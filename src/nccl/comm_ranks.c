@@ -2,9 +2,11 @@
  * comm_ranks.c - a call on communicators that others are part of: an operation of each rank's group.
  *
  * One rank alone takes the group's short way. Several are begun together and driven by this thread in turn: what one
- * of them waits for another may have to do.
+ * of them waits for another may have to do. Where handles are asked for they are begun, and go on by themselves.
  */
 #include "nccl/comm_call.h"
+
+#include <string.h>
 
 #include "base/error.h"
 
@@ -99,20 +101,40 @@ static void drive(choir_work **works, size_t n, choir_error *first)
     }
 }
 
+/* All of them, or none: then what had begun is over when this returns. */
+static choir_status issue_all(const struct ch_comm_call *call, choir_group *const *groups,
+                              choir_work **works)
+{
+    choir_error first = { .code = CHOIR_OK };
+    size_t n = call->args.nins;
+
+    for (size_t i = 0; i < n && first.code == CHOIR_OK; i++) {
+        if (issue(call, i, groups[i], &works[i]) != CHOIR_OK)
+            ch_error_save(&first);
+    }
+    if (first.code == CHOIR_OK)
+        return CHOIR_OK;
+    abort_all(works, n);
+    drive(works, n, &first);
+    return ch_error_load(&first);
+}
+
 choir_status ch_comm_run_ranks(const struct ch_comm_call *call, choir_group *const *groups,
                                choir_work **works)
 {
     choir_error first = { .code = CHOIR_OK };
     size_t n = call->args.nins;
+    choir_status rc;
 
-    if (n == 1)
+    if (n == 1 && call->args.works_out == NULL)
         return issue(call, 0, groups[0], NULL);
-    for (size_t i = 0; i < n && first.code == CHOIR_OK; i++) {
-        if (issue(call, i, groups[i], &works[i]) != CHOIR_OK)
-            ch_error_save(&first);
+    rc = issue_all(call, groups, works);
+    if (rc != CHOIR_OK)
+        return rc;
+    if (call->args.works_out != NULL) {
+        memcpy(call->args.works_out, works, n * sizeof(choir_work *));
+        return CHOIR_OK;
     }
-    if (first.code != CHOIR_OK)
-        abort_all(works, n);
     drive(works, n, &first);
     return first.code != CHOIR_OK ? ch_error_load(&first) : CHOIR_OK;
 }

@@ -676,6 +676,91 @@ CHOIR_TEST(communicators_of_a_call_fit_each_other)
     ch_unique_id_stop();
 }
 
+/* --- calls that do not wait ------------------------------------------------------------------------- */
+
+/* One thread is both ranks, one call after the other: a call that waited would never end. */
+CHOIR_TEST(a_call_that_gives_handles_does_not_wait)
+{
+    float v[2] = { 1, 2 };
+    choir_buf bufs[2] = { CHOIR_BUF(&v[0], 1, CHOIR_F32), CHOIR_BUF(&v[1], 1, CHOIR_F32) };
+    choir_work *works[2];
+    choir_comm *comms[2];
+    choir_unique_id id;
+
+    CHOIR_CHECK_OK(choir_unique_id_make(&id));
+    make_comms(&id, 2, comms);
+    for (int r = 0; r < 2; r++) {
+        choir_comm_call call = of_one_rank(&bufs[r], &bufs[r], &comms[r]);
+
+        call.works_out = &works[r];
+        CHOIR_CHECK_OK(choir_comm_allreduce(&call, NULL));
+        CHOIR_CHECK(works[r] != NULL);
+    }
+    for (int r = 0; r < 2; r++) {
+        CHOIR_CHECK_OK(choir_work_wait(works[r], 0));
+        CHOIR_CHECK_EQ(v[r], 3.0f);
+        choir_work_unref(works[r]);
+    }
+    destroy_comms(2, comms);
+    ch_unique_id_stop();
+}
+
+CHOIR_TEST(handles_of_several_of_none_and_of_a_refused_call)
+{
+    struct arena *a = malloc(sizeof(*a));
+    choir_work *works[3], *const unset = (choir_work *)a;
+    choir_comm *comms[3];
+    choir_unique_id id;
+    choir_comm_call call;
+
+    CHOIR_CHECK(a != NULL);
+    CHOIR_CHECK_OK(choir_unique_id_make(&id));
+    make_comms(&id, 3, comms);
+    for (int with = 0; with < 2; with++) {
+        CHOIR_ROW("%s communicators", with ? "with" : "without");
+        call = prepare(a, 3, COUNT, with ? comms : NULL);
+        call.works_out = works;
+        works[0] = works[1] = works[2] = unset;
+        call.op = 99;
+        CHOIR_CHECK_STATUS(choir_comm_allreduce(&call, NULL), CHOIR_ERR_INVALID);
+        CHOIR_CHECK(works[0] == NULL && works[1] == NULL && works[2] == NULL);
+        call.op = CHOIR_COMM_SUM;
+        CHOIR_CHECK_OK(choir_comm_allreduce(&call, NULL));
+        for (int r = 0; r < 3; r++) {
+            CHOIR_CHECK((works[r] != NULL) == (with == 1));
+            if (with)
+                CHOIR_CHECK_OK(choir_work_wait(works[r], 0));
+            choir_work_unref(works[r]);
+        }
+    }
+    destroy_comms(3, comms);
+    free(a);
+    ch_unique_id_stop();
+}
+
+CHOIR_TEST(a_handle_outlives_its_communicator)
+{
+    float v = 1;
+    choir_buf buf = CHOIR_BUF(&v, 1, CHOIR_F32);
+    choir_comm *comms[2];
+    choir_unique_id id;
+    choir_work *work;
+    choir_comm_call call;
+
+    CHOIR_CHECK_OK(choir_unique_id_make(&id));
+    make_comms(&id, 2, comms);
+    call = of_one_rank(&buf, &buf, &comms[0]);
+    call.works_out = &work;
+    CHOIR_CHECK_OK(choir_comm_allreduce(&call, NULL));
+    CHOIR_CHECK_STATUS(choir_work_test(work), CHOIR_IN_PROGRESS);
+    choir_comm_abort(comms[0]); /* leaving alone would wait for it */
+    destroy_comms(2, comms);
+    CHOIR_CHECK(choir_work_wait(work, 0) != CHOIR_OK);
+    CHOIR_CHECK(choir_work_error_record(work) != NULL);
+    choir_work_unref(work);
+    ch_unique_id_stop();
+}
+
 /* --- life ------------------------------------------------------------------------------------------- */
 
 static void check_state(choir_comm *comm, const char *says)

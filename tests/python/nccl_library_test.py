@@ -61,7 +61,7 @@ def page():
     """The examples of docs/nccl-module.md run as they stand."""
     text = (python_tests.SOURCE / "docs" / "nccl-module.md").read_text(encoding="utf-8")
     examples = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
-    check(len(examples), 2, "examples")
+    check(len(examples), 3, "examples")
     for number, example in enumerate(examples):
         path = pathlib.Path(f"example{number}.py")
         path.write_text(example, encoding="utf-8")
