@@ -471,11 +471,21 @@ static struct pollfd slot(int fd, short events)
     return (struct pollfd){ .fd = fd, .events = events };
 }
 
-/* May its bytes be read now? */
+/* May its bytes be read now without breaking a line that another has begun? */
+static bool has_its_turn(const struct run_feed *feed, int64_t now)
+{
+    return feed->fd >= 0 && (!feed->shown || feed->sink->closed || choir_run_feed_ready(feed, now));
+}
+
+/*
+ * Is it looked at at all? Room is asked for here, before a look, of all alike: asked for again while they are
+ * read, the first one would take the room of every look and a slow reader would see nothing of the others.
+ */
 static bool is_wanted(const struct run_feed *feed, int64_t now)
 {
-    return feed->fd >= 0 && (!feed->shown || feed->sink->closed ||
-                             (feed->sink->used < RUN_SINK_FULL && choir_run_feed_ready(feed, now)));
+    bool has_room = !feed->shown || feed->sink->closed || feed->sink->used < RUN_SINK_FULL;
+
+    return has_room && has_its_turn(feed, now);
 }
 
 /* First the fixed slots, then one for each feed, then one for each control. */
@@ -511,7 +521,7 @@ static void handle_feeds(struct run *run, const struct pollfd *fds)
         bool has_news = fds[i].revents != 0 || (run->over && fds[i].fd >= 0);
 
         /* Asked again, as one that was read before it may have opened a line that this would break. */
-        if (has_news && is_wanted(&run->feeds[i], now))
+        if (has_news && has_its_turn(&run->feeds[i], now))
             on_feed(run, &run->feeds[i]);
     }
 }

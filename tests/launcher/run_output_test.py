@@ -125,6 +125,23 @@ def test_a_slow_reader_gets_all():
     check(launcher.wait(PATIENCE) == 0 and count == 400000, count)
 
 
+def test_a_slow_reader_gets_something_of_every_rank():
+    """Ranks that print without an end share what the reader takes."""
+    launcher = start("-n", 3, "yes", "x" * 99)
+    seen, read = {}, 0
+    while read < 6000000:
+        chunk = os.read(launcher.stdout.fileno(), 65536)
+        read += len(chunk)
+        for line in chunk.split(b"\n"):
+            seen[line[:3]] = seen.get(line[:3], 0) + 1
+        time.sleep(0.001)
+    launcher.stdout.close()
+    launcher.stderr.close()
+    launcher.wait(PATIENCE)
+    counts = [seen.get(b"%d: " % rank, 0) for rank in range(3)]
+    check(min(counts) > max(counts) / 10, counts)
+
+
 def test_a_reader_that_leaves_ends_the_run():
     for command in ("yes", "sh -c 'while :; do echo x; sleep 0.01; done'"):
         shell = f"{CHOIR} run -n 3 {command}; echo $? > code"
