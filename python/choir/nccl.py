@@ -295,7 +295,7 @@ class Communicator:
         _choir._nccl_comm_abort(self.capsule)
 
     def destroy(self) -> None:
-        """Leave, as soon as no call is under way. Again: nothing."""
+        """Leave, as soon as no call is under way; calls with async_op are waited for. Again: nothing."""
         _choir._nccl_comm_close(self.capsule)
 
     def error(self) -> _choir.Error | None:
@@ -367,6 +367,12 @@ def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = 
                async_op: typing.Literal[True]) -> list[Work[None]]: ...
 
 
+@typing.overload
+def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = ..., op: int = ...,
+               streams: Sequence[typing.Any] | None = ..., comms: typing.Any = ..., *, timeout: Timeout = ...,
+               async_op: bool) -> list[Work[None]] | None: ...
+
+
 def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = None, op: int = SUM,
                streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *, timeout: Timeout = None,
                async_op: bool = False) -> list[Work[None]] | None:
@@ -375,8 +381,7 @@ def all_reduce(inputs: Collection[Tensor], outputs: Collection[Tensor] | None = 
     if outputs is None:
         outputs = inputs
     _check(outputs, "outputs")
-    works: list[Work[None]] | None = _choir._nccl_all_reduce(inputs, outputs, op, streams, comms, timeout, async_op)
-    return works
+    return _choir._nccl_all_reduce(inputs, outputs, op, streams, comms, timeout, async_op)
 
 
 def _of_root(inputs: Collection[Tensor], outputs: Sequence[Tensor], root: int, comms: typing.Any) -> Tensor | None:
@@ -404,6 +409,13 @@ def reduce(inputs: Collection[Tensor], output: typing.Any = ..., root: int = ...
            async_op: typing.Literal[True]) -> list[Work[None]]: ...
 
 
+@typing.overload
+def reduce(inputs: Collection[Tensor], output: typing.Any = ..., root: int = ..., op: int = ...,
+           streams: Sequence[typing.Any] | None = ..., comms: typing.Any = ..., *, outputs: Sequence[Tensor] | None = ...,
+           timeout: Timeout = ...,
+           async_op: bool) -> list[Work[None]] | None: ...
+
+
 def reduce(inputs: Collection[Tensor], output: typing.Any = None, root: int = 0, op: int = SUM,
            streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *, outputs: Sequence[Tensor] | None = None,
            timeout: Timeout = None, async_op: bool = False) -> list[Work[None]] | None:
@@ -418,8 +430,7 @@ def reduce(inputs: Collection[Tensor], output: typing.Any = None, root: int = 0,
         warnings.warn("reduce: a sequence as output is deprecated, output takes the tensor itself", FutureWarning,
                       stacklevel=2)
         output = _of_root(inputs, output, root, comms)
-    works: list[Work[None]] | None = _choir._nccl_reduce(inputs, output, root, op, streams, comms, timeout, async_op)
-    return works
+    return _choir._nccl_reduce(inputs, output, root, op, streams, comms, timeout, async_op)
 
 
 @typing.overload
@@ -434,12 +445,17 @@ def broadcast(inputs: Collection[Tensor], root: int = ..., streams: Sequence[typ
               async_op: typing.Literal[True]) -> list[Work[None]]: ...
 
 
+@typing.overload
+def broadcast(inputs: Collection[Tensor], root: int = ..., streams: Sequence[typing.Any] | None = ...,
+              comms: typing.Any = ..., *, timeout: Timeout = ...,
+              async_op: bool) -> list[Work[None]] | None: ...
+
+
 def broadcast(inputs: Collection[Tensor], root: int = 0, streams: Sequence[typing.Any] | None = None,
               comms: typing.Any = None, *, timeout: Timeout = None, async_op: bool = False) -> list[Work[None]] | None:
     """All inputs become that of the root, a rank."""
     _check(inputs, "inputs")
-    works: list[Work[None]] | None = _choir._nccl_broadcast(inputs, root, streams, comms, timeout, async_op)
-    return works
+    return _choir._nccl_broadcast(inputs, root, streams, comms, timeout, async_op)
 
 
 @typing.overload
@@ -454,13 +470,18 @@ def all_gather(inputs: Collection[Tensor], outputs: Collection[Tensor], streams:
                async_op: typing.Literal[True]) -> list[Work[None]]: ...
 
 
+@typing.overload
+def all_gather(inputs: Collection[Tensor], outputs: Collection[Tensor], streams: Sequence[typing.Any] | None = ...,
+               comms: typing.Any = ..., *, timeout: Timeout = ...,
+               async_op: bool) -> list[Work[None]] | None: ...
+
+
 def all_gather(inputs: Collection[Tensor], outputs: Collection[Tensor], streams: Sequence[typing.Any] | None = None,
                comms: typing.Any = None, *, timeout: Timeout = None, async_op: bool = False) -> list[Work[None]] | None:
     """outputs[i], as many times as long as there are ranks, becomes all inputs in the order of ranks."""
     _check(inputs, "inputs")
     _check(outputs, "outputs")
-    works: list[Work[None]] | None = _choir._nccl_all_gather(inputs, outputs, streams, comms, timeout, async_op)
-    return works
+    return _choir._nccl_all_gather(inputs, outputs, streams, comms, timeout, async_op)
 
 
 @typing.overload
@@ -475,11 +496,16 @@ def reduce_scatter(inputs: Collection[Tensor], outputs: Collection[Tensor], op: 
                    async_op: typing.Literal[True]) -> list[Work[None]]: ...
 
 
+@typing.overload
+def reduce_scatter(inputs: Collection[Tensor], outputs: Collection[Tensor], op: int = ...,
+                   streams: Sequence[typing.Any] | None = ..., comms: typing.Any = ..., *, timeout: Timeout = ...,
+                   async_op: bool) -> list[Work[None]] | None: ...
+
+
 def reduce_scatter(inputs: Collection[Tensor], outputs: Collection[Tensor], op: int = SUM,
                    streams: Sequence[typing.Any] | None = None, comms: typing.Any = None, *,
                    timeout: Timeout = None, async_op: bool = False) -> list[Work[None]] | None:
     """outputs[i] becomes its rank's share of the reduction, one of as many as there are ranks."""
     _check(inputs, "inputs")
     _check(outputs, "outputs")
-    works: list[Work[None]] | None = _choir._nccl_reduce_scatter(inputs, outputs, op, streams, comms, timeout, async_op)
-    return works
+    return _choir._nccl_reduce_scatter(inputs, outputs, op, streams, comms, timeout, async_op)

@@ -44,6 +44,7 @@ struct py_state {
         unsigned count;
         pid_t process;        /* a forked child has none of them */
     } ending;                 /* groups that nobody refers to any more, and that are not gone yet */
+    bool ended;               /* the interpreter is ending */
     struct py_lent *unwaited; /* of works of communicators under way whose handle is gone */
 
     /* Types of tensors met lately, and how they are read. */
@@ -246,6 +247,13 @@ void py_group_exit(struct py_group *self);
 /* End what is still open, when the interpreter ends. */
 void py_groups_end(struct py_state *state);
 
+/* Something ends on a thread of its own, for which the interpreter's end waits a while. */
+void py_ending_begins(struct py_state *state);
+void py_ending_is_over(struct py_state *state);
+
+/* Let other threads run for a moment. */
+void py_pause_ms(void);
+
 /* --- batches (py_batch.c) ---------------------------------------------------------------------------- */
 
 /* This thread's batch of that group, referenced, or NULL. -1 with an exception: it had one, which somebody dropped. */
@@ -271,10 +279,11 @@ PyObject *py_work_wrap(struct py_state *state, struct py_group *group, choir_wor
 /* No callback runs, or will, when this returns. */
 void py_work_end_callbacks(void);
 
-/* Whether this thread runs one. */
-bool py_work_is_calling_back(void);
-
 /* --- communicators (py_nccl.c) ------------------------------------------------------------------------ */
+
+/* Give back what works that are done had borrowed, and at the end of the interpreter have the others end. */
+void py_nccl_reap(struct py_state *state);
+void py_nccl_end(struct py_state *state);
 
 /* The same as py_error_from(), of a class of choir.nccl's. */
 PyObject *py_nccl_error_from(struct py_state *state, const choir_error *record);

@@ -90,7 +90,7 @@ PyObject *py_group_wrap(struct py_state *state, choir_group *group)
 
 /* --- the end of one that was forgotten ------------------------------------------------------------------- */
 
-static void ending_begins(struct py_state *state)
+void py_ending_begins(struct py_state *state)
 {
     if (state->ending.process != getpid())
         state->ending.count = 0;
@@ -98,14 +98,13 @@ static void ending_begins(struct py_state *state)
     state->ending.count++;
 }
 
-static void ending_is_over(struct py_state *state)
+void py_ending_is_over(struct py_state *state)
 {
     if (state->ending.process == getpid())
         state->ending.count--;
 }
 
-/* Let other threads run for a moment. */
-static void pause_ms(void)
+void py_pause_ms(void)
 {
     const struct timespec moment = { 0, 1000000 };
 
@@ -118,7 +117,7 @@ static void pause_ms(void)
 static bool wait_for_users(struct py_group *self)
 {
     for (int ms = 0; self->nusing > 1 && ms < PATIENCE_MS; ms++)
-        pause_ms();
+        py_pause_ms();
     return self->nusing <= 1;
 }
 
@@ -148,7 +147,7 @@ static void end_rest(void *arg)
     choir_group_destroy(rest->group);
     held = PyGILState_Ensure();
     py_lent_destroy(rest->unwaited);
-    ending_is_over(rest->state);
+    py_ending_is_over(rest->state);
     PyMem_Free(rest);
     PyGILState_Release(held);
 }
@@ -165,7 +164,8 @@ static bool end_elsewhere(struct py_group *self)
         PyMem_Free(rest);
         return false;
     }
-    ending_begins(self->state); /* it cannot be over before this thread lets the interpreter go */
+    /* It cannot be over before this thread lets the interpreter go. */
+    py_ending_begins(self->state);
     self->unwaited = NULL;
     return true;
 }
@@ -210,7 +210,7 @@ void py_groups_end(struct py_state *state)
     for (int ms = 0; ms < GRACE_MS + PATIENCE_MS; ms++) {
         if (state->ending.count == 0 || state->ending.process != getpid())
             break;
-        pause_ms();
+        py_pause_ms();
     }
 }
 
@@ -224,9 +224,9 @@ static void dealloc(PyObject *object)
     unlink_group(self);
     PyErr_Fetch(&kind, &value, &trace);
     if (self->group != NULL) {
-        ending_begins(self->state);
+        py_ending_begins(self->state);
         end_forgotten(self);
-        ending_is_over(self->state);
+        py_ending_is_over(self->state);
     }
     PyErr_Restore(kind, value, trace);
     py_batches_forget(self);

@@ -14,7 +14,8 @@ static PyObject *version(PyObject *module, PyObject *unused)
 static PyObject *end(PyObject *module, PyObject *unused)
 {
     (void)unused;
-    py_groups_end(py_state_of(module));
+    py_nccl_end(py_state_of(module));
+    py_groups_end(py_state_of(module)); /* waits for what ends on threads of its own */
     py_work_end_callbacks();
     Py_RETURN_NONE;
 }

@@ -137,25 +137,97 @@ PyObject *py_nccl_wrong_arguments(const char *name, const char *expected)
 
 /* --- communicators -------------------------------------------------------------------------------------- */
 
-/* The thread that runs callbacks is the group's own, and cannot end it. This one has nothing of Python. */
-static void end_comm(void *comm)
+enum { GRACE_MS = 5000 }; /* for what is under way when nobody wants its communicator any more */
+
+struct farewell {
+    struct py_state *state;
+    choir_comm *comm;
+};
+
+/* Callbacks of calls that gave handles may be under way, or calls, if the interpreter ends. */
+static void end_comm(choir_comm *comm)
 {
+    if (choir_comm_finalize(comm, GRACE_MS) == CHOIR_ERR_TIMEOUT)
+        choir_comm_abort(comm);
     choir_comm_destroy(comm);
+}
+
+static void end_on_thread(void *arg)
+{
+    struct farewell *farewell = arg;
+    PyGILState_STATE held;
+
+    end_comm(farewell->comm);
+    held = PyGILState_Ensure();
+    py_ending_is_over(farewell->state);
+    PyMem_Free(farewell);
+    PyGILState_Release(held);
+}
+
+/* Whoever drops the last reference may hold what a callback waits for, or be that callback: neither can wait for it. */
+static void end_elsewhere(struct py_state *state, choir_comm *comm)
+{
+    struct farewell *farewell = PyMem_Malloc(sizeof(*farewell));
+
+    if (farewell == NULL)
+        return; /* it ends with the process */
+    *farewell = (struct farewell){ state, comm };
+    py_ending_begins(state); /* it cannot be over before this thread lets the interpreter go */
+    if (PyThread_start_new_thread(end_on_thread, farewell) != (unsigned long)-1)
+        return;
+    py_ending_is_over(state);
+    PyMem_Free(farewell);
+}
+
+/* A capsule whose calls have given handles has the module's state as its context. */
+static struct py_state *handles_of(PyObject *capsule)
+{
+    struct py_state *state = PyCapsule_GetContext(capsule);
+
+    PyErr_Clear();
+    return state;
 }
 
 static void capsule_ends(PyObject *capsule)
 {
     choir_comm *comm = PyCapsule_GetPointer(capsule, CAPSULE_NAME);
+    struct py_state *state = handles_of(capsule);
 
     if (comm == NULL) {
         PyErr_Clear();
-        return;
+    } else if (state == NULL) {
+        /* Quick: nobody waits for other ranks here, and a call under way has the capsule, so there is none. */
+        Py_BEGIN_ALLOW_THREADS choir_comm_destroy(comm);
+        Py_END_ALLOW_THREADS
+    } else if (!state->ended) {
+        end_elsewhere(state, comm);
+    } else {
+        Py_BEGIN_ALLOW_THREADS end_comm(comm);
+        Py_END_ALLOW_THREADS
     }
-    if (py_work_is_calling_back() && PyThread_start_new_thread(end_comm, comm) != (unsigned long)-1)
-        return;
-    /* Quick: nobody waits for other ranks here, and a call under way has the capsule, so there is none. */
-    Py_BEGIN_ALLOW_THREADS choir_comm_destroy(comm);
-    Py_END_ALLOW_THREADS
+}
+
+void py_nccl_reap(struct py_state *state)
+{
+    if (state->unwaited != NULL)
+        py_lent_reap(&state->unwaited);
+}
+
+static void reap_all(struct py_state *state)
+{
+    for (int ms = 0; state->unwaited != NULL && ms < GRACE_MS; ms++) {
+        py_nccl_reap(state);
+        py_pause_ms();
+    }
+}
+
+void py_nccl_end(struct py_state *state)
+{
+    reap_all(state);
+    for (struct py_lent *lent = state->unwaited; lent != NULL; lent = lent->next)
+        choir_comm_abort(PyCapsule_GetPointer(lent->object, CAPSULE_NAME));
+    reap_all(state);
+    state->ended = true;
 }
 
 PyObject *py_nccl_capsule(PyObject *object, long index)
@@ -240,6 +312,7 @@ static PyObject *init_rank(PyObject *module, PyObject *args)
                                        "int nranks, bytes id, int rank, timeout=None");
     if (read_id(id_object, &id) < 0 || py_read_timeout(timeout, &opts.timeout_ms) < 0)
         return NULL;
+    py_nccl_reap(py_state_of(module));
     py_leave();
     rc = choir_comm_init_rank(nranks, &id, rank, &opts, &comm);
     raised = py_return();
@@ -262,12 +335,21 @@ static PyObject *comm_info(PyObject *module, PyObject *object)
     return comm == NULL ? NULL : Py_BuildValue("ii", choir_comm_rank(comm), choir_comm_size(comm));
 }
 
+/* Calls that gave handles are waited for where Ctrl-C and abort() are heard. */
 static PyObject *comm_close(PyObject *module, PyObject *object)
 {
     choir_comm *comm = py_nccl_comm(object, -1);
+    bool gave_handles, raised;
 
-    (void)module;
     if (comm == NULL)
+        return NULL;
+    py_nccl_reap(py_state_of(module));
+    gave_handles = handles_of(object) != NULL;
+    py_leave();
+    if (gave_handles)
+        (void)choir_comm_finalize(comm, -1);
+    raised = py_return();
+    if (raised)
         return NULL;
     Py_BEGIN_ALLOW_THREADS choir_comm_close(comm);
     Py_END_ALLOW_THREADS Py_RETURN_NONE;

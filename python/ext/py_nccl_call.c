@@ -282,8 +282,7 @@ static struct call call_new(PyObject *module, const char *name)
                          .name = name,
                          .args = { .size = sizeof(choir_comm_call) } };
 
-    if (call.state->unwaited != NULL)
-        py_lent_reap(&call.state->unwaited);
+    py_nccl_reap(call.state);
     return call;
 }
 
@@ -318,6 +317,7 @@ static struct py_lent *take_begun(struct call *call, size_t i)
     struct py_lent *lent = call->lents[i];
 
     lent->object = Py_NewRef(PyList_GetItem(call->comm_items, (Py_ssize_t)i));
+    (void)PyCapsule_SetContext(lent->object, call->state); /* py_nccl.c: it has given handles */
     call->lents[i] = NULL;
     return lent;
 }
@@ -419,12 +419,12 @@ static PyObject *in_and_out(PyObject *module, PyObject *args, const char *name, 
     struct call call = call_new(module, name);
     unsigned moved = reduces ? 0 : PY_MOVED;
     PyObject *inputs, *outputs, *streams, *comms, *timeout = NULL;
-    int async_op = 0;
+    PyObject *async_op = NULL;
     char function[48];
 
-    if (reduces ? !PyArg_ParseTuple(args, "OOiOO|Op", &inputs, &outputs, &call.args.op, &streams,
+    if (reduces ? !PyArg_ParseTuple(args, "OOiOO|OO", &inputs, &outputs, &call.args.op, &streams,
                                     &comms, &timeout, &async_op)
-                : !PyArg_ParseTuple(args, "OOOO|Op", &inputs, &outputs, &streams, &comms, &timeout,
+                : !PyArg_ParseTuple(args, "OOOO|OO", &inputs, &outputs, &streams, &comms, &timeout,
                                     &async_op)) {
         snprintf(function, sizeof(function), "_nccl_%s", name);
         return py_nccl_wrong_arguments(
@@ -434,8 +434,8 @@ static PyObject *in_and_out(PyObject *module, PyObject *args, const char *name, 
                     : "sequence of tensors inputs, sequence of tensors outputs, "
                       "sequence of streams or None, comms or None, timeout=None, async_op=False");
     }
-    call.async_op = async_op != 0;
     if (py_read_timeout(timeout, &call.args.timeout_ms) < 0 ||
+        py_read_bool(async_op, &call.async_op) < 0 ||
         read_lists(&call, inputs, outputs, moved) < 0 || read_streams(&call, streams) < 0 ||
         read_comms(&call, comms) < 0)
         return call_fail(&call);
@@ -461,15 +461,15 @@ static PyObject *broadcast(PyObject *module, PyObject *args)
 {
     struct call call = call_new(module, "broadcast");
     PyObject *inputs, *streams, *comms, *timeout = NULL;
-    int async_op = 0;
+    PyObject *async_op = NULL;
 
-    if (!PyArg_ParseTuple(args, "OiOO|Op", &inputs, &call.args.root, &streams, &comms, &timeout,
+    if (!PyArg_ParseTuple(args, "OiOO|OO", &inputs, &call.args.root, &streams, &comms, &timeout,
                           &async_op))
         return py_nccl_wrong_arguments(
             "_nccl_broadcast", "sequence of tensors inputs, int root, sequence of streams or None, "
                                "comms or None, timeout=None, async_op=False");
-    call.async_op = async_op != 0;
-    if (py_read_timeout(timeout, &call.args.timeout_ms) < 0 || open_inputs(&call, inputs) < 0 ||
+    if (py_read_timeout(timeout, &call.args.timeout_ms) < 0 ||
+        py_read_bool(async_op, &call.async_op) < 0 || open_inputs(&call, inputs) < 0 ||
         list_read(&call, &call.ins, PY_WRITE | PY_MOVED) < 0 || read_streams(&call, streams) < 0 ||
         read_comms(&call, comms) < 0)
         return call_fail(&call);
@@ -524,16 +524,16 @@ static PyObject *reduce(PyObject *module, PyObject *args)
 {
     struct call call = call_new(module, "reduce");
     PyObject *inputs, *output, *streams, *comms, *timeout = NULL;
-    int async_op = 0;
+    PyObject *async_op = NULL;
 
-    if (!PyArg_ParseTuple(args, "OOiiOO|Op", &inputs, &output, &call.args.root, &call.args.op,
+    if (!PyArg_ParseTuple(args, "OOiiOO|OO", &inputs, &output, &call.args.root, &call.args.op,
                           &streams, &comms, &timeout, &async_op))
         return py_nccl_wrong_arguments(
             "_nccl_reduce",
             "sequence of tensors inputs, tensor output or None, int root, int op, "
             "sequence of streams or None, comms or None, timeout=None, async_op=False");
-    call.async_op = async_op != 0;
-    if (py_read_timeout(timeout, &call.args.timeout_ms) < 0 || open_inputs(&call, inputs) < 0 ||
+    if (py_read_timeout(timeout, &call.args.timeout_ms) < 0 ||
+        py_read_bool(async_op, &call.async_op) < 0 || open_inputs(&call, inputs) < 0 ||
         read_streams(&call, streams) < 0 || read_comms(&call, comms) < 0 ||
         read_reduced(&call, output == Py_None) < 0 || read_output(&call, output) < 0)
         return call_fail(&call);

@@ -7,6 +7,7 @@
 #include "choirext.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 struct py_work {
     PyObject_HEAD struct py_state *state;
@@ -202,9 +203,13 @@ static PyObject *work_done(PyObject *object, PyObject *unused)
 
 static PyObject *not_done(struct py_work *self, const char *what)
 {
-    return py_raise(self->state, CHOIR_ERR_STATE, what, "%s: %s %llu is not done yet", what,
-                    choir_optype_name(choir_work_op(self->work)),
-                    (unsigned long long)choir_work_sequence(self->work));
+    choir_error record = { .code = CHOIR_ERR_STATE, .culprit = CHOIR_NO_RANK };
+
+    snprintf(record.operation, sizeof(record.operation), "%s", what);
+    snprintf(record.text, sizeof(record.text), "%s: %s %llu is not done yet", what,
+             choir_optype_name(choir_work_op(self->work)),
+             (unsigned long long)choir_work_sequence(self->work));
+    return raise_record(self, &record);
 }
 
 static PyObject *work_result(PyObject *object, PyObject *unused)
@@ -329,13 +334,6 @@ void py_work_end_callbacks(void)
     (void)py_return();
 }
 
-static _Thread_local unsigned calling_back;
-
-bool py_work_is_calling_back(void)
-{
-    return calling_back > 0;
-}
-
 static void call_back(void *arg, choir_work *work)
 {
     struct note *note = arg;
@@ -346,7 +344,6 @@ static void call_back(void *arg, choir_work *work)
     if (!gate_enter())
         return; /* what the note holds is lost with the interpreter */
     visit = py_visit_begin();
-    calling_back++;
     result = PyObject_CallFunctionObjArgs(note->function, note->work, NULL);
     if (result == NULL)
         PyErr_WriteUnraisable(note->function);
@@ -354,7 +351,6 @@ static void call_back(void *arg, choir_work *work)
     Py_DECREF(note->function);
     Py_DECREF(note->work);
     PyMem_Free(note);
-    calling_back--;
     py_visit_end(visit);
     gate_exit();
 }

@@ -102,6 +102,7 @@ def failures_are_of_this_module():
     check(work.test(), False)
     error = raises(choir.TimeoutError, work.wait, 0.01)
     check(isinstance(error, RuntimeError), True)
+    check(isinstance(raises(choir.StateError, work.result), RuntimeError), True)
     nccl.Communicator.of(comms[0]).abort()
     error = raises(choir.Error, work.wait, 30)
     check(isinstance(error, RuntimeError) and isinstance(work.exception(), RuntimeError), True, repr(error))
@@ -140,6 +141,37 @@ def the_last_goes_in_a_callback():
         nccl.all_reduce([np.ones(3)], comms=comms[1])
         check(called.wait(30), True)
         check(seen, [None])
+        raises(choir.RemoteError, nccl.all_reduce, [np.ones(3)], comms=comms[1], has="has left")
+
+
+def waiting_with_a_lock_that_a_callback_needs():
+    """The wait drops the last reference of the communicator, which cannot end before the callback has."""
+    comms, lock, called = make_comms(2), threading.Lock(), threading.Event()
+    work, = nccl.all_reduce([np.ones(3)], comms=comms[0], async_op=True)
+
+    def done(_):
+        with lock:
+            called.set()
+
+    work.add_done_callback(done)
+    comms[0] = None
+    with lock:
+        nccl.all_reduce([np.ones(3)], comms=comms[1])
+        work.wait(30)
+        del work
+    check(called.wait(30), True)
+
+
+def destroy_waits_until_abort():
+    comms = make_comms(2)
+    comm = nccl.Communicator.of(comms[0])
+    work, = nccl.all_reduce([np.ones(3)], comms=comm, async_op=True)
+    thread = threading.Thread(target=comm.destroy)
+    thread.start()
+    python_tests.when_asleep(comm.abort, thread.native_id)
+    thread.join(30)
+    check(thread.is_alive(), False, "destroy() is still waiting")
+    raises(choir.Error, work.wait, 30)
 
 
 def awaited():
@@ -187,7 +219,31 @@ def interpreter_ends():
         check((done.returncode, done.stdout), (0, "end\n"), f"{name}: {done.stderr}")
 
 
+LEAVES = """
+import sys
+import numpy as np
+from choir import nccl
+comm = nccl.init_rank(2, bytes.fromhex(sys.argv[1]), 0, timeout=60)
+nccl.all_reduce([np.ones(1)], comms=comm, async_op=True)
+"""
+
+
+def who_forgets_a_handle_leaves_at_the_end():
+    """The interpreter waits for the call, and then the rank leaves, as it would have without async_op."""
+    uid = nccl.unique_id()
+    with subprocess.Popen([sys.executable, "-c", LEAVES, uid.hex()]) as other:
+        comm = nccl.init_rank(2, uid, 1, timeout=60)
+        a = np.ones(1)
+        nccl.all_reduce([a], comms=comm)
+        check(a.tolist(), [2.0])
+        check(other.wait(60), 0)
+        error = raises(choir.Error, nccl.all_reduce, [a], comms=comm, has="has left")
+        check(isinstance(error, choir.DeadRankError), False, repr(error))
+
+
 if __name__ == "__main__":
     python_tests.main({every_call: 0, several_in_one_call: 0, without_comms_it_is_done: 0, refused_as_ever: 0,
                        failures_are_of_this_module: 0, dropped_handles_hold_on: 0, the_last_goes_in_a_callback: 0,
+                       waiting_with_a_lock_that_a_callback_needs: 0, destroy_waits_until_abort: 0,
+                       who_forgets_a_handle_leaves_at_the_end: 0,
                        awaited: 0, leak_nothing: 0, interpreter_ends: 0})
