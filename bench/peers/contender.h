@@ -7,7 +7,7 @@
  *
  * Contenders stay for a whole comparison and take turns. A rank waits for its turn in read() from a pipe of its own,
  * DIR/go.RANK, so that those whose turn it is not take no processor, however their library waits. An order is a line
- *     OP BYTES FRESH ROUNDS WARM
+ *     OP BYTES FRESH WHOLE ROUNDS WARM
  * and rank 0 answers in DIR/told with a line
  *     OP BYTES P50_US MIN_US P99_US WALL_US WRONG
  * where WALL_US is what the whole block took. The end of DIR/go.RANK is the end of the rank.

@@ -1,4 +1,5 @@
 """contenders.py - start the contenders of bench/compare, and have them take turns. The protocol: contender.h."""
+import collections
 import os
 import pathlib
 import select
@@ -29,6 +30,10 @@ def warm_rounds(nbytes, rounds):
 
 class Trouble(Exception):
     pass
+
+
+# Are inputs rewritten before every round, and is the barrier that a round starts with part of its time?
+Manner = collections.namedtuple("Manner", "fresh whole")
 
 
 def peers_folder(build):
@@ -166,19 +171,19 @@ class Contender:
         line, self.answer = self.answer.split(b"\n", 1)
         return line.decode().split()
 
-    def block(self, op, nbytes, fresh, rounds, warm):
+    def block(self, op, nbytes, manner, rounds, warm):
         """p50 in us, what the block took, and how many elements are wrong."""
         for pipe in self.pipes:
-            os.write(pipe, f"{op} {nbytes} {int(fresh)} {rounds} {warm}\n".encode())
+            os.write(pipe, f"{op} {nbytes} {int(manner.fresh)} {int(manner.whole)} {rounds} {warm}\n".encode())
         _, _, p50, _, _, wall, wrong = self.hear(BLOCK_SECONDS)
         return float(p50), float(wall), int(wrong)
 
-    def prepare(self, op, nbytes, fresh, ms):
+    def prepare(self, op, nbytes, manner, ms):
         """Turn to an operation and size; how many rounds a block is to have, or None if one takes too long."""
-        _, _, wrong = self.block(op, nbytes, fresh, 1, 0)
-        _, wall, _ = self.block(op, nbytes, fresh, 3, 0)
+        _, _, wrong = self.block(op, nbytes, manner, 1, 0)
+        _, wall, _ = self.block(op, nbytes, manner, 3, 0)
         if wall / 3 < 1000:  # so short that the first ones tell little
-            _, wall, _ = self.block(op, nbytes, fresh, 15, 0)
+            _, wall, _ = self.block(op, nbytes, manner, 15, 0)
             wall /= 5
         if wall / 3 > SLOWEST_ROUND_US:
             return None, wrong
@@ -247,11 +252,11 @@ class Comparison:
         self.contenders.remove(contender)
         contender.close()
 
-    def measure(self, op, nbytes, fresh, blocks, ms):
+    def measure(self, op, nbytes, manner, blocks, ms):
         watch, times, wrong, rounds = Watch(self.build), {}, {}, {}
         for contender in list(self.contenders):
             try:
-                rounds[contender.name], wrong[contender.name] = contender.prepare(op, nbytes, fresh, ms)
+                rounds[contender.name], wrong[contender.name] = contender.prepare(op, nbytes, manner, ms)
             except Trouble as trouble:
                 self.leave_out(contender, trouble)
         for b in range(blocks):
@@ -260,19 +265,19 @@ class Comparison:
                 contender = there[(b + i) % len(there)]
                 count = rounds[contender.name]
                 try:
-                    us, _, wrong[contender.name] = contender.block(op, nbytes, fresh, count, warm_rounds(nbytes, count))
+                    us, _, wrong[contender.name] = contender.block(op, nbytes, manner, count, warm_rounds(nbytes, count))
                 except Trouble as trouble:
                     self.leave_out(contender, trouble)
                     continue
                 times.setdefault(contender.name, []).append(us)
-        return self.row(op, nbytes, fresh, blocks, times, wrong, watch.facts())
+        return self.row(op, nbytes, manner, blocks, times, wrong, watch.facts())
 
-    def row(self, op, nbytes, fresh, blocks, times, wrong, facts):
-        whole = {name: us for name, us in times.items() if len(us) == blocks}
-        ours = whole.get("choir")
-        ratio = {name: spread([a / b for a, b in zip(ours, us)]) for name, us in whole.items() if name != "choir"} if ours else {}
-        rivals = {name: statistics.median(whole[name]) for name in ratio if name not in ("limit", "before")}
+    def row(self, op, nbytes, manner, blocks, times, wrong, facts):
+        complete = {name: us for name, us in times.items() if len(us) == blocks}
+        ours = complete.get("choir")
+        ratio = {name: spread([a / b for a, b in zip(ours, us)]) for name, us in complete.items() if name != "choir"} if ours else {}
+        rivals = {name: statistics.median(complete[name]) for name in ratio if name not in ("limit", "before")}
         best = min(rivals, key=rivals.get) if rivals else None
-        return {"op": op, "bytes": nbytes, "ranks": self.nranks, "fresh": fresh, "blocks": blocks,
-                "us": {name: spread(us) for name, us in whole.items()}, "ratio": ratio,
+        return {"op": op, "bytes": nbytes, "ranks": self.nranks, "fresh": manner.fresh, "whole": manner.whole, "blocks": blocks,
+                "us": {name: spread(us) for name, us in complete.items()}, "ratio": ratio,
                 "best": {"name": best, "ratio": ratio[best]} if best else None, "wrong": wrong, "machine": facts}

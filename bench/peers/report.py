@@ -158,7 +158,7 @@ def card(op, rows, names):
 
 # --- the page ----------------------------------------------------------------------------------------
 
-def write_report(path, rows, fresh, blocks, seconds):
+def write_report(path, rows, manner, blocks, seconds):
     names = [name for name in COLORS if any(name in row["us"] for row in rows)]
     machine = rows[-1]["machine"]
     others = max(row["machine"]["others_busy"] for row in rows)
@@ -167,8 +167,8 @@ def write_report(path, rows, fresh, blocks, seconds):
            f"<title>Choir beside its peers</title><style>{STYLE}</style></head><body>",
            "<h1>Choir beside its peers</h1>",
            f"<p>{html.escape(machine['cpu'])}, {machine['processors']} processors. {time.strftime('%Y-%m-%d %H:%M')}, {seconds:.0f} s. "
-           f"Elements are f32, inputs {'rewritten before every round' if fresh else 'not rewritten between rounds'}; a round starts with a barrier and costs "
-           f"what its slowest rank took. Contenders took turns in {blocks} blocks of one run and were bound to processors alike; shown are medians over blocks "
+           f"Elements are f32, inputs {'rewritten before every round' if manner.fresh else 'not rewritten between rounds'}; a round starts with a barrier and costs "
+           f"what its slowest rank took{', the barrier included' if manner.whole else ''}. Contenders took turns in {blocks} blocks of one run and were bound to processors alike; shown are medians over blocks "
            "and the band of the middle 80&nbsp;%. Every contender's results were verified.</p>"]
     if wrong:
         out.append(f"<p class='loud'>Wrong results: {', '.join(wrong)}</p>")

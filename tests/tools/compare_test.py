@@ -31,7 +31,7 @@ def check(condition, *told):
 
 
 def check_row(row, op, ranks):
-    check((row["op"], row["ranks"], row["fresh"], row["blocks"]) == (op, ranks, True, 2), row)
+    check((row["op"], row["ranks"], row["fresh"], row["whole"], row["blocks"]) == (op, ranks, True, False, 2), row)
     check(set(row["us"]) == built and set(row["ratio"]) == built - {"choir"}, op, row)
     check(set(row["wrong"]) == built and not any(row["wrong"].values()), op, row)
     for spread in [*row["us"].values(), *row["ratio"].values()]:
@@ -68,6 +68,9 @@ for row in found:
 done = compare("allreduce", "-n", "2", "--sizes", "64", "--blocks", "1", "--ms", "1", "--with", "limit", "--hot", "--json")
 row = json.loads(done.stdout) if done.returncode == 0 else {}
 check(set(row.get("us", {})) == {"choir", "limit"} and row.get("best", 1) is None and row["fresh"] is False, done)
+# A round of a barrier with the barrier before it is two of them.
+done = compare("barrier", "-n", "2", "--blocks", "9", "--ms", "1", "--with", "limit", "--hot", "--table", "--whole")
+check(done.returncode == 0 and "with the barrier before it" in done.stdout, done)
 
 # Called wrongly.
 for args, word in (([], "OP"), (["allredcue"], "allredcue"), (["allreduce", "--sizes", "8X"], "--sizes"), (["allreduce", "-n", "two"], "-n"),
