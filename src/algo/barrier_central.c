@@ -4,9 +4,9 @@
  * A barrier has no root of its own: it is whoever should leave first.
  *
  * Cost:   moves nothing; the root reads N-1 cache lines, the others one. Two waits in a row.
- * Choose: where ranks outnumber processors and a broadcast or a scatter is about to follow. Its root goes on
- *         while the others wait for their turn of a processor, and they find done what it did. With flags
- *         whoever came last leaves first, and then waits for a root that has yet to get its turn.
+ * Choose: where a broadcast or a scatter is about to follow, whose root the others wait for in any case. With flags
+ *         whoever came last leaves first, only to wait for that root; here the root's data follow its word at once.
+ *         Where ranks outnumber processors, it goes on while the others wait for their turn of one.
  */
 #include "algo/algo.h"
 

@@ -66,8 +66,8 @@ static const struct rule rules[] = {
     { CH_ALLTOALL, "inline", 0, 0, false, false, false, "it fits the flag's own cache lines" },
     { CH_ALLTOALL, "staged", 0, 0, false, false, false,
       "no byte is moved twice, and there is one wait" },
-    { CH_BARRIER, "central", 0, 0, true, false, true,
-      "ranks outnumber processors: they find done what the root does next" },
+    { CH_BARRIER, "central", 0, 0, false, false, true,
+      "a root's turn comes next: it leaves first" },
     { CH_BARRIER, "flags", 0, 0, false, false, false, "one look at everyone's flag" },
 
     /* messages */

@@ -540,15 +540,15 @@ static void run_tiny(struct team *team, struct job *job, enum ch_coll coll, uint
     run_job(team, job);
 }
 
-/* Where ranks take turns, who has something for the others after each barrier leaves it first. */
-CHOIR_TEST(who_leads_leaves_first)
+/* Who has something for the others after each barrier leaves it first, however many processors there are. */
+static void check_who_leads(uint32_t processors)
 {
     struct team team;
     struct job job = { .type = CHOIR_F32, .op = CHOIR_SUM, .count = 1, .repeats = 1, .seq = 1 };
 
     team_start(&team, 3);
     for (uint32_t i = 0; i < team.n; i++)
-        team.mates[i].rank->processors = 1;
+        team.mates[i].rank->processors = processors;
     team_channel(&team, 4096);
     CHOIR_CHECK_STR(chosen(&team, CH_BARRIER, 0), "flags");
     for (int turn = 0; turn < 2; turn++) {
@@ -563,6 +563,12 @@ CHOIR_TEST(who_leads_leaves_first)
         CHOIR_CHECK_STR(chosen(&team, CH_BARRIER, 0), "flags");
     }
     team_end(&team);
+}
+
+CHOIR_TEST(who_leads_leaves_first)
+{
+    check_who_leads(1);
+    check_who_leads(3);
 }
 
 /* Different operations back to back, without a word between, in many orders. */
