@@ -324,7 +324,8 @@ CHOIR_TEST(who_posts_may_be_in_the_next_barrier)
     team_start(&team, 3);
     for (uint32_t i = 0; i < team.n; i++) {
         team.mates[i].arg = &job;
-        team.mates[i].rank->processors = team.n; /* for a barrier in which all post at once */
+        /* a barrier in which all post at once */
+        CHOIR_CHECK_OK(ch_overrules_parse("barrier:flags", &team.mates[i].rank->overrules));
     }
     team_channel(&team, STAGE);
     for (size_t i = 0; i < 2 * CH_ARRAY_LEN(some); i++, job.seq += 3) {
