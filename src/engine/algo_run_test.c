@@ -471,12 +471,44 @@ CHOIR_TEST_TIMED(what_is_staged_past_the_caches_is_the_same, 120)
         job.op = sums[i / CH_ARRAY_LEN(colls) % CH_ARRAY_LEN(sums)].op;
         job.count = lengths[i / CH_ARRAY_LEN(colls) / CH_ARRAY_LEN(sums)];
         for (int r = 0; r < 3; r++)
-            always_past(&team.mates[r].channel->to_stage);
+            for (int reader = 0; reader < 3; reader++)
+                always_past(&team.mates[r].channel->to_stage[reader]);
         run_job(&team, &job);
         for (int r = 0; r < 3; r++)
-            CHOIR_CHECK(ch_copy_goes_past(&team.mates[r].channel->to_stage, 65536));
+            CHOIR_CHECK(ch_copy_goes_past(&team.mates[r].channel->to_stage[(r + 1) % 3], 65536));
     }
     team_end(&team);
+}
+
+static bool was_copied_for(const struct ch_channel *channel, uint32_t reader)
+{
+    for (int size = 0; size < CH_COPY_OVER_SIZES; size++) {
+        if (channel->to_stage[reader].by_size[size].turn != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Some of the others may share our processor, and some be far: each is known by its own copies. */
+CHOIR_TEST(copies_are_known_by_who_reads_them)
+{
+    static const enum ch_coll colls[] = { CH_ALLREDUCE, CH_ALLTOALL, CH_REDUCE_SCATTER };
+
+    for (size_t i = 0; i < CH_ARRAY_LEN(colls); i++) {
+        struct job job = {
+            .coll = colls[i], .type = CHOIR_F32, .repeats = 1, .seq = 1, .count = 30001
+        };
+        struct team team;
+
+        team_start(&team, 3);
+        team_channel(&team, 0);
+        run_job(&team, &job);
+        for (uint32_t r = 0; r < 3; r++) {
+            for (uint32_t reader = 0; reader < 3; reader++)
+                CHOIR_CHECK(was_copied_for(team.mates[r].channel, reader) == (reader != r));
+        }
+        team_end(&team);
+    }
 }
 
 /* A note that a copy was made outlived its operation, and its schedule's memory is another's now. */

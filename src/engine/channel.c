@@ -62,6 +62,7 @@ static void destroy(struct ch_channel *channel)
     ch_free(channel->iov);
     ch_free(channel->places);
     ch_free(channel->factors);
+    ch_free(channel->to_stage);
     ch_free(channel->members);
     ch_free(channel);
 }
@@ -214,7 +215,8 @@ static choir_status fill_in(struct ch_channel *channel, const struct ch_channel_
 
     channel->members = ch_zalloc_array(channel->nranks, sizeof(*channel->members));
     channel->factors = ch_zalloc_array(channel->nranks, sizeof(*channel->factors));
-    if (channel->members == NULL || channel->factors == NULL)
+    channel->to_stage = ch_zalloc_array(channel->nranks, sizeof(*channel->to_stage));
+    if (channel->members == NULL || channel->factors == NULL || channel->to_stage == NULL)
         return ch_fail(CHOIR_ERR_NOMEM, "no memory for %u members", channel->nranks);
     for (uint32_t i = 0; i < channel->nranks; i++) {
         choir_status rc = find_member(channel->rank, i, &offers[i], &channel->members[i]);

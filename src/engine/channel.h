@@ -90,7 +90,7 @@ struct ch_channel {
     struct ch_plan plans[CH_PLANS_KEPT]; /* by their hash (plan.h) */
     struct ch_plan *last_plan;           /* the one asked for last; NULL: none yet */
     uint64_t one_shot_max[CH_NCOLLS];    /* by measured figures (plan.c); 0: not asked yet */
-    struct ch_copy_ways to_stage;
+    struct ch_copy_ways *to_stage;       /* by the member who reads it (move.c) */
     /* A step that copies what the reduction before it has copied already (move.c), until it is passed over; or NULL. */
     const struct ch_step *copied;
     struct ch_agreement *agreement;

@@ -105,13 +105,23 @@ static void scale(const struct ch_run *run, struct ch_place acc)
     ch_reduce(&r, &dst, 1, &src, 1, acc.count);
 }
 
+/* Who is near and who is far differs from member to member, and a share or block in a stage is for the member of its
+ * number (an all-to-all counts its blocks from one member to all, then from the next). What all read goes by some number, too. */
+static struct ch_copy_ways *ways_to_reader(const struct ch_channel *channel,
+                                           const struct ch_range *dst)
+{
+    uint32_t number = dst->nshares > 1 ? dst->share : dst->block;
+
+    return &channel->to_stage[number % channel->nranks];
+}
+
 static void copy_bytes(struct ch_channel *channel, const struct ch_run *run,
                        const struct ch_range *dst, struct ch_place to, const char *from)
 {
     enum { SHORT = 4096 };
 
     if (dst->region == CH_STAGE)
-        ch_copy_over(&channel->to_stage, to.at, from, to.nbytes);
+        ch_copy_over(ways_to_reader(channel, dst), to.at, from, to.nbytes);
     else if (dst->region == CH_OUT && run->plan->past_caches && to.nbytes > SHORT)
         ch_copy_nt(to.at, from, to.nbytes);
     else
@@ -261,11 +271,17 @@ static CH_NOINLINE void reduce_over(struct ch_channel *channel, const struct ch_
     channel->copied = copied;
 }
 
+/* What is reduced into the stage is read by all: one who is far is enough. */
 static bool goes_over(const struct ch_channel *channel, const struct ch_run *run,
                       const struct ch_step *step, struct ch_place to)
 {
-    return ranges_of(run, step)->region == CH_STAGE &&
-           ch_copy_goes_past(&channel->to_stage, to.nbytes);
+    if (ranges_of(run, step)->region != CH_STAGE)
+        return false;
+    for (uint32_t reader = 0; reader < channel->nranks; reader++) {
+        if (ch_copy_goes_past(&channel->to_stage[reader], to.nbytes))
+            return true;
+    }
+    return false;
 }
 
 static void reduce(struct ch_channel *channel, const struct ch_run *run,
