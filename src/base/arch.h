@@ -7,6 +7,8 @@
  *   ch_arch_ticks_steady()  whether that counter runs at one rate on all processors, always; if not,
  *                           *why_out says why in a few words
  *   ch_arch_relax()         one turn of a spin loop
+ *   ch_arch_copies_strings() whether the CPU has an instruction of its own for copying that is meant for long copies
+ *   ch_arch_copy_string()   that instruction
  *   ch_arch_cpu_name()      what the processor calls itself; false if it does not say
  */
 #ifndef CH_ARCH_H

@@ -3,7 +3,9 @@
 #define CH_ARCH_OTHER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 static inline uint64_t ch_arch_ticks(void)
 {
@@ -23,6 +25,16 @@ static inline bool ch_arch_ticks_steady(const char **why_out)
 
 static inline void ch_arch_relax(void)
 {
+}
+
+static inline bool ch_arch_copies_strings(void)
+{
+    return false;
+}
+
+static inline void ch_arch_copy_string(void *dst, const void *src, size_t nbytes)
+{
+    memcpy(dst, src, nbytes);
 }
 
 static inline bool ch_arch_cpu_name(char name_out[CH_ARCH_CPU_NAME_NBYTES])

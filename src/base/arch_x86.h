@@ -4,6 +4,7 @@
 
 #include <cpuid.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -35,6 +36,31 @@ static inline bool ch_arch_ticks_steady(const char **why_out)
 static inline void ch_arch_relax(void)
 {
     __builtin_ia32_pause();
+}
+
+/* Sanitizers do not see what an instruction by itself reads and writes. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CH_ARCH_SANITIZED 1
+#elif defined(__has_feature)
+#define CH_ARCH_SANITIZED                                                                          \
+    (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                        \
+     __has_feature(memory_sanitizer))
+#else
+#define CH_ARCH_SANITIZED 0
+#endif
+
+/* ERMS: without it `rep movsb` moves a byte at a time. */
+static inline bool ch_arch_copies_strings(void)
+{
+    unsigned a, b, c, d;
+
+    return !CH_ARCH_SANITIZED && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & (1u << 9)) != 0;
+}
+
+/* Its stores may be seen in any order, but all of them before any store behind it. */
+static inline void ch_arch_copy_string(void *dst, const void *src, size_t nbytes)
+{
+    __asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(nbytes)::"memory");
 }
 
 static inline bool ch_arch_cpu_name(char name_out[CH_ARCH_CPU_NAME_NBYTES])

@@ -243,11 +243,11 @@ static const struct ch_step *copy_of_result(const struct ch_run *run, const stru
     return next;
 }
 
-/* Into the stage past the caches, by pieces that stay in the nearest one. What would be copied back from there is copied
- * on the way. */
+/* Into the stage other than by the kernels' own stores, by pieces that stay in the nearest cache. What would be copied back
+ * from there is copied on the way. */
 static CH_NOINLINE void reduce_over(struct ch_channel *channel, const struct ch_run *run,
                                     const struct ch_reduction *r, const struct ch_step *step,
-                                    struct ch_place to)
+                                    struct ch_place to, enum ch_copy_how how)
 {
     enum { PIECE = 4096 };
     _Alignas(CH_CACHE_LINE) char piece[PIECE];
@@ -262,7 +262,7 @@ static CH_NOINLINE void reduce_over(struct ch_channel *channel, const struct ch_
         void *dst = at_once ? out + done * size : piece;
 
         ch_reduce(r, &dst, 1, (const void *const *)srcs, step->nranges - 1, count);
-        ch_copy_nt(to.at + done * size, dst, count * size);
+        ch_copy_by(how, to.at + done * size, dst, count * size);
         if (out != NULL && !at_once)
             ch_copy_nt(out + done * size, piece, count * size);
         for (uint32_t i = 0; i + 1 < step->nranges; i++)
@@ -272,22 +272,27 @@ static CH_NOINLINE void reduce_over(struct ch_channel *channel, const struct ch_
 }
 
 /* What is reduced into the stage is read by all: one who is far is enough. */
-static bool goes_over(const struct ch_channel *channel, const struct ch_run *run,
-                      const struct ch_step *step, struct ch_place to)
+static enum ch_copy_how how_into_stage(const struct ch_channel *channel, const struct ch_run *run,
+                                       const struct ch_step *step, struct ch_place to)
 {
+    enum ch_copy_how how = CH_COPY_STORES;
+
     if (ranges_of(run, step)->region != CH_STAGE)
-        return false;
+        return how;
     for (uint32_t reader = 0; reader < channel->nranks; reader++) {
-        if (ch_copy_goes_past(&channel->to_stage[reader], to.nbytes))
-            return true;
+        enum ch_copy_how one = ch_copy_over_how(&channel->to_stage[reader], to.nbytes);
+
+        if (one > how)
+            how = one;
     }
-    return false;
+    return how;
 }
 
 static void reduce(struct ch_channel *channel, const struct ch_run *run,
                    const struct ch_reduction *r, const struct ch_step *step)
 {
     struct ch_place to = ch_place_of(channel, run, step->first_range);
+    enum ch_copy_how how = CH_COPY_STORES;
     uint32_t nsrcs = step->nranges - 1;
     void *dst = to.at;
 
@@ -297,8 +302,10 @@ static void reduce(struct ch_channel *channel, const struct ch_run *run,
         channel->places[i] = ch_place_of(channel, run, step->first_range + 1 + i).at;
     if (is_there(r, dst, (const void *const *)channel->places, nsrcs))
         return;
-    if (to.nbytes >= CH_COPY_OVER_FROM && goes_over(channel, run, step, to))
-        reduce_over(channel, run, r, step, to);
+    if (to.nbytes >= CH_COPY_OVER_FROM)
+        how = how_into_stage(channel, run, step, to);
+    if (how != CH_COPY_STORES)
+        reduce_over(channel, run, r, step, to, how);
     else
         ch_reduce(r, &dst, 1, (const void *const *)channel->places, nsrcs, to.count);
 }

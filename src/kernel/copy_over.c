@@ -5,46 +5,83 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "kernel/kernel.h"
 
 enum {
     TIMED_IN = 8, /* one copy in so many */
     PATIENCE = 2,
     PATIENCE_MAX = 128,
-    /* Faster than this (12.5 GB/s) ordinary stores meet nothing in their way; far they take 130 to 250. */
+    /* Faster than this (12.5 GB/s) nothing is in the stores' way that is worth going past the caches; far they take 130 to 250. */
     FAST_PS = 80,
     /* A copy that took longer than was known may have been held up by something else: it counts as this many times that at
      * most. */
     JUMP = 4,
 };
 
-/* Past the caches a reader gets the bytes from memory, which its writer does not see: so it must gain much. */
-static bool is_better_past(const struct ch_copy_way *way)
+/* --- the choice ------------------------------------------------------------------------------------- */
+
+/* Ways that leave the bytes in a cache. Who changes must gain a quarter; who has changed stays until it is no gain. */
+static enum ch_copy_how best_in_cache(const struct ch_copy_way *way)
 {
-    if (way->own_ps <= FAST_PS || way->past_ps == 0)
-        return false;
-    return way->past ? way->own_ps > way->past_ps + way->past_ps / 2
-                     : way->own_ps > 2 * (uint64_t)way->past_ps;
+    uint64_t stores = way->ps[CH_COPY_STORES], string = way->ps[CH_COPY_STRING];
+    bool better = way->how == CH_COPY_STRING ? string < stores : 4 * string < 3 * stores;
+
+    return string != 0 && better ? CH_COPY_STRING : CH_COPY_STORES;
 }
 
-/* Whether the other way is to be tried now. */
-static bool is_curious(struct ch_copy_way *way)
+/* Past the caches a reader gets the bytes from memory, which its writer does not see: so it must gain much. */
+static bool is_better_past(const struct ch_copy_way *way, enum ch_copy_how in_cache)
 {
-    if (!way->past && way->own_ps <= FAST_PS)
-        return false; /* not known yet, or as good as it gets */
+    uint64_t ps = way->ps[in_cache], past = way->ps[CH_COPY_PAST];
+
+    if (ps <= FAST_PS || past == 0)
+        return false;
+    return way->how == CH_COPY_PAST ? 2 * ps > 3 * past : ps > 2 * past;
+}
+
+static enum ch_copy_how best(const struct ch_copy_way *way)
+{
+    enum ch_copy_how in_cache = best_in_cache(way);
+
+    return is_better_past(way, in_cache) ? CH_COPY_PAST : in_cache;
+}
+
+static bool is_worth_trying(const struct ch_copy_way *way, unsigned how, unsigned there)
+{
+    if (how == way->how || (there & 1u << how) == 0)
+        return false;
+    return how != CH_COPY_PAST || way->ps[way->how] > FAST_PS;
+}
+
+/* Another way, each in its turn; our own if there is none. */
+static enum ch_copy_how another(const struct ch_copy_way *way, unsigned there)
+{
+    for (unsigned i = 1; i <= CH_COPY_HOWS; i++) {
+        unsigned how = (way->other + i) % CH_COPY_HOWS;
+
+        if (is_worth_trying(way, how, there))
+            return (enum ch_copy_how)how;
+    }
+    return (enum ch_copy_how)way->how;
+}
+
+enum ch_copy_how ch_copy_way_next(struct ch_copy_way *way, unsigned there, bool *timed_out)
+{
+    enum ch_copy_how how = (enum ch_copy_how)way->how;
+
+    *timed_out = way->turn++ % TIMED_IN == 0;
+    if (CH_LIKELY(!*timed_out) || way->ps[how] == 0)
+        return how;
     if (way->left > 0) {
         way->left--;
-        return false;
+        return how;
     }
     way->left = way->patience;
-    return true;
+    how = another(way, there);
+    way->other = (uint8_t)how;
+    return how;
 }
 
-bool ch_copy_way_next(struct ch_copy_way *way, bool *timed_out)
-{
-    *timed_out = way->turn++ % TIMED_IN == 0;
-    return *timed_out && is_curious(way) ? !way->past : way->past;
-}
+/* --- what was seen ---------------------------------------------------------------------------------- */
 
 /* What disturbs a copy makes it longer: a shorter one is believed at once, a longer one by and by. */
 static uint32_t blend(uint32_t known, uint64_t seen)
@@ -57,24 +94,27 @@ static uint32_t blend(uint32_t known, uint64_t seen)
     return seen < UINT32_MAX / JUMP ? (uint32_t)seen : UINT32_MAX / JUMP;
 }
 
-void ch_copy_way_took(struct ch_copy_way *way, bool past, size_t nbytes, uint64_t ns)
+void ch_copy_way_took(struct ch_copy_way *way, enum ch_copy_how how, size_t nbytes, uint64_t ns)
 {
-    uint32_t *known = past ? &way->past_ps : &way->own_ps;
-    bool was_tried = past != way->past, better;
+    bool was_tried = how != way->how;
+    enum ch_copy_how now;
 
-    *known = blend(*known, ns * 1000 / nbytes + 1);
-    better = is_better_past(way);
-    if (better != way->past) {
-        way->past = better;
+    way->ps[how] = blend(way->ps[how], ns * 1000 / nbytes + 1);
+    now = best(way);
+    if (now != way->how) {
+        way->how = (uint8_t)now;
+        way->tried_ps = way->ps[now];
         way->patience = way->left = PATIENCE;
     } else if (was_tried) {
-        way->tried_ps = way->own_ps;
+        way->tried_ps = way->ps[now];
         if (way->patience < PATIENCE_MAX)
             way->patience = way->patience < PATIENCE ? PATIENCE : way->patience * 2;
-    } else if (!past && way->own_ps > 2 * (uint64_t)way->tried_ps) {
-        way->left = way->patience = 0; /* not what it was when the other was no better */
+    } else if (way->ps[now] > 2 * (uint64_t)way->tried_ps) {
+        way->left = way->patience = 0; /* not what it was when the others were no better */
     }
 }
+
+/* --- copies ----------------------------------------------------------------------------------------- */
 
 static size_t class_of(size_t nbytes)
 {
@@ -85,43 +125,39 @@ static size_t class_of(size_t nbytes)
     return class;
 }
 
-bool ch_copy_goes_past(const struct ch_copy_ways *ways, size_t nbytes)
+enum ch_copy_how ch_copy_over_how(const struct ch_copy_ways *ways, size_t nbytes)
 {
-    return nbytes >= CH_COPY_OVER_FROM && ways->by_size[class_of(nbytes)].past;
-}
-
-static void copy(bool past, void *dst, const void *src, size_t nbytes)
-{
-    if (past)
-        ch_copy_nt(dst, src, nbytes);
-    else
-        ch_copy(dst, src, nbytes);
+    if (nbytes < CH_COPY_OVER_FROM)
+        return CH_COPY_STORES;
+    return (enum ch_copy_how)ways->by_size[class_of(nbytes)].how;
 }
 
 /* Until all stores have arrived: they wait in a buffer for their lines, and what comes behind them waits as well. */
-static CH_NOINLINE void copy_timed(struct ch_copy_way *way, bool past, void *dst, const void *src,
-                                   size_t nbytes)
+static CH_NOINLINE void copy_timed(struct ch_copy_way *way, enum ch_copy_how how, void *dst,
+                                   const void *src, size_t nbytes)
 {
     uint64_t began = ch_now_rough();
 
-    copy(past, dst, src, nbytes);
+    ch_copy_by(how, dst, src, nbytes);
     CH_FULL_FENCE();
-    ch_copy_way_took(way, past, nbytes, ch_now_rough() - began);
+    ch_copy_way_took(way, how, nbytes, ch_now_rough() - began);
 }
 
 void ch_copy_over(struct ch_copy_ways *ways, void *dst, const void *src, size_t nbytes)
 {
+    unsigned there = ch_copy_there();
     struct ch_copy_way *way;
-    bool past, timed;
+    enum ch_copy_how how;
+    bool timed;
 
-    if (nbytes < CH_COPY_OVER_FROM || !ch_copy_nt_differs()) {
+    if (nbytes < CH_COPY_OVER_FROM || there == 1u << CH_COPY_STORES) {
         ch_copy(dst, src, nbytes);
         return;
     }
     way = &ways->by_size[class_of(nbytes)];
-    past = ch_copy_way_next(way, &timed);
+    how = ch_copy_way_next(way, there, &timed);
     if (CH_UNLIKELY(timed))
-        copy_timed(way, past, dst, src, nbytes);
+        copy_timed(way, how, dst, src, nbytes);
     else
-        copy(past, dst, src, nbytes);
+        ch_copy_by(how, dst, src, nbytes);
 }

@@ -5,10 +5,12 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 
 #include <choir/info.h>
 
+#include "base/arch.h"
 #include "base/assert.h"
 #include "base/compiler.h"
 #include "base/log.h"
@@ -66,6 +68,7 @@ const struct ch_kernels *ch_kernels_choose(const char *wanted, const char **reas
 static struct {
     pthread_once_t once;
     const char *reason;
+    bool copies_strings;
     _Atomic(const struct ch_kernels *) kernels;
 } chosen = { .once = PTHREAD_ONCE_INIT };
 
@@ -75,10 +78,11 @@ static void choose(void)
     const struct ch_kernels *k;
     bool denied;
 
+    chosen.copies_strings = ch_arch_copies_strings();
     k = ch_kernels_choose(wanted, &chosen.reason, &denied);
     if (denied)
         ch_log_warn("CHOIR_KERNEL=%s cannot be had; using %s: %s", wanted, k->name, chosen.reason);
-    /* Release, pairs with the acquire in ch_kernels(): who sees the table may read the reason. */
+    /* Release, pairs with the acquire in ch_kernels(): who sees the table may read the rest. */
     atomic_store_explicit(&chosen.kernels, k, memory_order_release);
 }
 
@@ -123,9 +127,39 @@ void ch_copy_nt(void *dst, const void *src, size_t nbytes)
     ch_kernels()->copy_nt(dst, src, nbytes);
 }
 
-bool ch_copy_nt_differs(void)
+/* Zen 3's instruction takes 5 to 19 times as long where the destination lies 1 to 63 bytes further into its page than the
+ * source. */
+static bool is_unfit_for_string(const void *dst, const void *src)
 {
-    return ch_kernels()->goes_past_caches;
+    enum { PAGE = 4096, NEAR = 64 };
+
+    return ((uintptr_t)dst - (uintptr_t)src - 1) % PAGE < NEAR - 1;
+}
+
+void ch_copy_by(enum ch_copy_how how, void *dst, const void *src, size_t nbytes)
+{
+    switch (how) {
+    case CH_COPY_STRING:
+        if (CH_UNLIKELY(is_unfit_for_string(dst, src)))
+            break;
+        ch_arch_copy_string(dst, src, nbytes);
+        return;
+    case CH_COPY_PAST:
+        ch_copy_nt(dst, src, nbytes);
+        return;
+    case CH_COPY_STORES:
+    case CH_COPY_HOWS:
+        break;
+    }
+    ch_copy(dst, src, nbytes);
+}
+
+unsigned ch_copy_there(void)
+{
+    const struct ch_kernels *k = ch_kernels(); /* chooses, if need be */
+
+    return 1u << CH_COPY_STORES | (unsigned)chosen.copies_strings << CH_COPY_STRING |
+           (unsigned)k->goes_past_caches << CH_COPY_PAST;
 }
 
 void ch_fill(void *dst, const void *element, size_t size, size_t count)

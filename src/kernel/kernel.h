@@ -34,12 +34,21 @@ void ch_reduce(const struct ch_reduction *r, void *const *dsts, size_t ndsts,
                const void *const *srcs, size_t nsrcs, size_t count);
 
 /* Copy between buffers that do not overlap. The first leaves the copy in cache: it is for data that
- * is read soon, here or on another core that is near. The second goes past the caches, for copies larger than this
- * core's share of them, or for a core that is far (copy_over.h); the bytes are visible to other cores as soon as it
- * returns and a flag is set. Whether the second is another one at all here. */
+ * is read soon, here or on another core. The second goes past the caches, for copies larger than this
+ * core's share of them; the bytes are visible to other cores as soon as it returns and a flag is set. */
 void ch_copy(void *dst, const void *src, size_t nbytes);
 void ch_copy_nt(void *dst, const void *src, size_t nbytes);
-bool ch_copy_nt_differs(void);
+
+/* The ways to copy, where it is known which is the fastest (copy_over.h); and which of them this CPU has, as bits 1 << how.
+ * What it has not is done by ordinary stores. */
+enum ch_copy_how {
+    CH_COPY_STORES, /* ch_copy() */
+    CH_COPY_STRING, /* the CPU's own instruction for it: it may own lines without fetching what is in them */
+    CH_COPY_PAST, /* ch_copy_nt() */
+    CH_COPY_HOWS
+};
+void ch_copy_by(enum ch_copy_how how, void *dst, const void *src, size_t nbytes);
+unsigned ch_copy_there(void);
 
 /* Set `count` elements to the one at `element`, whose size is 1, 2, 4, 8 or 16 bytes. */
 void ch_fill(void *dst, const void *element, size_t size, size_t count);

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "kernel/always_past_test.h"
+#include "kernel/always_by_test.h"
 #include "transport/p2p_state.h"
 
 /*
@@ -290,7 +290,7 @@ static void write_past_caches(void)
         struct ch_stream *stream = mesh.p2p[i / RANKS]->peers[i % RANKS].stream;
 
         if (stream->ways != NULL)
-            always_past(stream->ways);
+            always_by(stream->ways, CH_COPY_PAST);
     }
 }
 
