@@ -413,6 +413,36 @@ CHOIR_TEST(little_stage_is_for_little)
     team_end(&team);
 }
 
+/* Some of the ranks run the steps of a schedule, others the function that is written for it: the same bits, and the same flags. */
+CHOIR_TEST_TIMED(functions_do_what_their_schedules_say, 120)
+{
+    struct job job = { .coll = CH_ALLREDUCE, .repeats = 3, .seq = 1 };
+
+    for (uint32_t n = 2; n <= 5; n++) {
+        struct team team;
+
+        team_start(&team, n);
+        team_channel(&team, 0);
+        for (uint32_t r = 0; r < n; r += 2)
+            team.mates[r].channel->stepwise = true;
+        for (int type = 0; type < CHOIR_NTYPES; type++) {
+            for (int op = 0; op < CHOIR_NREDOPS; op++) {
+                if (ch_kernels_scalar.reduce[type][op] == NULL)
+                    continue;
+                job.type = (choir_type)type;
+                job.op = (choir_redop)op;
+                job.in_place = (type + op) % 2 != 0;
+                job.count = (size_t)(type * 5 + op) % (CH_LINE_NBYTES / ch_type_bytes[type] + 1);
+                run_job(&team, &job);
+                for (uint32_t r = 0; r < n; r++)
+                    CHOIR_CHECK_EQ(team.mates[r].channel->last_plan->fused != NULL,
+                                   r % 2 == 1 && job.count > 0 && op != CHOIR_PREMUL_SUM);
+            }
+        }
+        team_end(&team);
+    }
+}
+
 /* Results so long that they go past the caches, in several windows and with an odd end. */
 CHOIR_TEST_TIMED(long_results_are_the_same, 120)
 {

@@ -89,6 +89,7 @@ struct ch_channel {
     struct ch_sched_cache *schedules;
     struct ch_plan plans[CH_PLANS_KEPT]; /* by their hash (plan.h) */
     struct ch_plan *last_plan;           /* the one asked for last; NULL: none yet */
+    bool stepwise;                       /* plans are run step by step, all of them: for tests */
     uint64_t one_shot_max[CH_NCOLLS];    /* by measured figures (plan.c); 0: not asked yet */
     struct ch_copy_ways *to_stage;       /* by the member who reads it (move.c) */
     /* A step that copies what the reduction before it has copied already (move.c), until it is passed over; or NULL. */

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "engine/channel.h"
+#include "engine/fused.h"
 #include "engine/move.h"
 #include "engine/place.h"
 #include "kernel/kernel.h"
@@ -204,6 +205,7 @@ static choir_status lay_out(struct ch_channel *channel, struct ch_plan *plan,
     plan->plain = !plan->past_caches && s->scratch_slots == 0;
     for (uint32_t i = 0; i < s->nranges; i++)
         plan->spots[i] = ch_place_spot(channel, plan, op, &s->ranges[i]);
+    plan->fused = channel->stepwise ? NULL : ch_fused_for(plan, channel->nranks);
     return CHOIR_OK;
 }
 

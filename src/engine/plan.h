@@ -19,6 +19,7 @@
 #include "sched/cache.h"
 
 struct ch_channel;
+struct ch_run;
 
 /* A range of the schedule as memory, for plans of one round (place.h). `at` is the place in an even round, and
  * `stride` bytes further in an odd one; of IN and OUT it is NULL, and `offset` is counted in block `index`. */
@@ -48,11 +49,15 @@ struct ch_plan_key {
     uint64_t kind; /* all from `root` on in one word, to compare */
 };
 
+/* A schedule as one function (fused.h). */
+typedef choir_status (*ch_fused_fn)(struct ch_channel *channel, struct ch_run *run);
+
 struct ch_plan {
     struct ch_said said; /* of the last call, but for those that agree on lengths first */
     struct ch_plan_key key;
     struct ch_cached_sched *cached; /* NULL: there is no plan here */
     const struct ch_sched *sched;
+    ch_fused_fn fused; /* what is done instead of its steps; NULL: they are */
 
     /* How long things are: elements, and bytes of an element and of a slot. */
     size_t window;         /* elements of a block that a round moves */

@@ -3,10 +3,11 @@
  */
 #include "engine/runner.h"
 
-#include "base/arch.h"
 #include "base/error.h"
 #include "engine/agree.h"
 #include "engine/describe.h"
+#include "engine/flags.h"
+#include "engine/fused.h"
 #include "engine/move.h"
 #include "engine/place.h"
 #include "engine/poison.h"
@@ -14,23 +15,19 @@
 
 /* --- flags ----------------------------------------------------------------------------------------- */
 
-/* Raise our flag, and say what we are doing. */
-static void raise_flag(struct ch_channel *channel, const struct ch_run *run, uint32_t flag,
-                       uint64_t check)
+choir_status ch_flag_compare(struct ch_channel *channel, const struct ch_run *run, uint32_t who,
+                             uint64_t check)
 {
-    struct ch_unit *unit = &channel->control->units[run->round % 2];
-
-    /* Relaxed: published by the flag. */
-    atomic_store_explicit(&unit->check, check, memory_order_relaxed);
-    /* Release, pairs with the acquire in look_for_a_moment(): what is staged is seen. */
-    atomic_store_explicit(&unit->flag, ch_flag_value(run->round, flag), CH_POST_ORDER);
+    if (run->pairs != NULL)
+        return ch_rooted_compare(channel, run->pairs, who, check, run->round);
+    return ch_call_view(channel, who) == CH_AGREES ? CHOIR_OK : ch_call_mismatch(channel);
 }
 
 /* We are through with a round: few wait for that, and most who sleep await something else. It is told in a line of its
  * own: others may still be reading what lies beside our flag. */
 static void end_round(struct ch_channel *channel, const struct ch_run *run)
 {
-    /* Release, pairs with the acquire in ask_all(): our reads are over. */
+    /* Release, pairs with the acquire in ch_ask_all(): our reads are over. */
     atomic_store_explicit(&channel->control->through, run->round, CH_POST_ORDER);
     for (uint32_t who = 0; who < channel->nranks; who++) {
         const struct ch_member *member = &channel->members[who];
@@ -41,94 +38,6 @@ static void end_round(struct ch_channel *channel, const struct ch_run *run)
             atomic_load_explicit(&member->control->gated, memory_order_relaxed) != 0)
             ch_bell_ring(&member->neighbour->bell);
     }
-}
-
-/* Whether who gets through with a round has to ring us. */
-static void say_gated(struct ch_channel *channel, bool gated)
-{
-    if (CH_LIKELY(channel->gated == gated))
-        return;
-    channel->gated = gated;
-    atomic_store_explicit(&channel->control->gated, gated, memory_order_relaxed);
-    if (gated)
-        ch_waiter_wants_more(ch_rank_waiter(channel->rank));
-}
-
-static void note_through(struct ch_member *member, uint64_t flag)
-{
-    uint64_t through = ch_flag_through(flag);
-
-    if (through > member->through)
-        member->through = through;
-}
-
-/* A peer that is under way is a moment behind: to look again at once is much cheaper than to go back to whoever
- * waits (base/wait.h), who looks at the clock and at everything else too. Not where ranks outnumber processors:
- * there the peer may be waiting for this very processor. */
-static uint64_t look_for_a_moment(_Atomic uint64_t *flag, uint64_t value, uint32_t looks)
-{
-    uint64_t seen;
-
-    /* Acquire, pairs with the release in raise_flag(). */
-    while ((seen = atomic_load_explicit(flag, memory_order_acquire)) < value && looks-- > 0)
-        ch_arch_relax();
-    return seen;
-}
-
-/* What `who` says of the operation is not all that we do: lengths may be in it, or it has gone on to another one. */
-static CH_NOINLINE choir_status compare(struct ch_channel *channel, const struct ch_run *run,
-                                        uint32_t who, uint64_t check)
-{
-    if (run->pairs != NULL)
-        return ch_rooted_compare(channel, run->pairs, who, check, run->round);
-    return ch_call_view(channel, who) == CH_AGREES ? CHOIR_OK : ch_call_mismatch(channel);
-}
-
-/* Whether `who` has raised its flag. What it says of the operation is compared with what we say: no byte of a
- * different one is taken. */
-static choir_status look_at(struct ch_channel *channel, struct ch_run *run, uint32_t who,
-                            uint32_t flag)
-{
-    struct ch_member *member = &channel->members[who];
-    struct ch_unit *unit = &member->control->units[run->round % 2];
-    uint64_t value = look_for_a_moment(&unit->flag, ch_flag_value(run->round, flag),
-                                       run->lingers ? channel->looks : 0);
-    uint64_t check;
-
-    run->waits_for = (int)who;
-    if (value < ch_flag_value(run->round, flag))
-        return CHOIR_IN_PROGRESS;
-    if (run->plan->line_goes_on)
-        __builtin_prefetch((const char *)unit + CH_CACHE_LINE);
-    note_through(member, value);
-    check = atomic_load_explicit(&unit->check, memory_order_relaxed);
-    return CH_LIKELY(check == channel->check) ? CHOIR_OK : compare(channel, run, who, check);
-}
-
-/* Whether every member is through with `round`. What flags said before is remembered: where all ranks await
- * each other in every round nobody has to be asked. */
-static bool ask_all(struct ch_channel *channel, uint64_t round)
-{
-    for (uint32_t who = 0; who < channel->nranks; who++) {
-        struct ch_member *member = &channel->members[who];
-
-        if (who == channel->me || member->through >= round)
-            continue;
-        /* Acquire, pairs with the release in end_round(): its reads are over. */
-        member->through = atomic_load_explicit(&member->control->through, memory_order_acquire);
-        if (member->through < round)
-            return false;
-    }
-    channel->all_through = round;
-    return true;
-}
-
-static bool all_are_through(struct ch_channel *channel, uint64_t round)
-{
-    bool all = channel->all_through >= round || ask_all(channel, round);
-
-    say_gated(channel, !all);
-    return all;
 }
 
 /* --- messages -------------------------------------------------------------------------------------- */
@@ -259,16 +168,17 @@ static choir_status do_step(struct ch_channel *channel, struct ch_run *run,
         ch_move_finish(channel, run, step);
         return CHOIR_OK;
     case CH_POST:
-        raise_flag(channel, run, step->flag,
-                   CH_LIKELY(run->pairs == NULL) ? channel->check
-                                                 : ch_rooted_tell(channel, run->pairs, run->round));
+        ch_flag_raise(channel, run, step->flag,
+                      CH_LIKELY(run->pairs == NULL)
+                          ? channel->check
+                          : ch_rooted_tell(channel, run->pairs, run->round));
         ch_channel_ring(channel);
         return CHOIR_OK;
     case CH_AWAIT:
-        return look_at(channel, run, step->peer, step->flag);
+        return ch_flag_await(channel, run, step->peer, step->flag);
     case CH_GATE:
         run->waits_for = CH_FOR_ALL;
-        return all_are_through(channel, run->round - 2) ? CHOIR_OK : CHOIR_IN_PROGRESS;
+        return ch_all_are_through(channel, run->round - 2) ? CHOIR_OK : CHOIR_IN_PROGRESS;
     case CH_SEND:
     case CH_RECV:
     case CH_SENDRECV:
@@ -279,17 +189,27 @@ static choir_status do_step(struct ch_channel *channel, struct ch_run *run,
     return ch_fail(CHOIR_ERR_STATE, "a schedule has a step of kind %d", step->kind);
 }
 
+static choir_status run_steps(struct ch_channel *channel, struct ch_run *run)
+{
+    while (run->step < run->plan->sched->nsteps) {
+        choir_status rc = do_step(channel, run, &run->plan->sched->steps[run->step]);
+
+        if (rc != CHOIR_OK)
+            return rc;
+        run->step++;
+    }
+    return CHOIR_OK;
+}
+
 /* All rounds of the schedule, as far as they go. */
 static choir_status run_schedule(struct ch_channel *channel, struct ch_run *run)
 {
     while (run->rounds_left > 0) {
-        while (run->step < run->plan->sched->nsteps) {
-            choir_status rc = do_step(channel, run, &run->plan->sched->steps[run->step]);
+        choir_status rc = CH_LIKELY(run->plan->fused != NULL) ? run->plan->fused(channel, run)
+                                                              : run_steps(channel, run);
 
-            if (rc != CHOIR_OK)
-                return rc;
-            run->step++;
-        }
+        if (rc != CHOIR_OK)
+            return rc;
         run->step = 0;
         run->offset += run->plan->window;
         run->rounds_left--;
@@ -354,7 +274,7 @@ static bool slot_is_free(struct ch_channel *channel)
 {
     if (CH_LIKELY(channel->ncalls % (CH_CALLS_KEPT / 2) != 0))
         return true;
-    if (!all_are_through(channel, channel->half_ended))
+    if (!ch_all_are_through(channel, channel->half_ended))
         return false;
     channel->half_ended = channel->round - 1; /* of those before this half, which come next */
     return true;
