@@ -2,7 +2,7 @@
  * barrier_flags.c - everyone raises its flag and looks at all the others'.
  *
  * Cost:   moves nothing; reads N-1 cache lines. One wait.
- * Choose: wherever memory is shared.
+ * Choose: where memory is shared, and nobody should leave first (barrier_central.c).
  */
 #include "algo/algo.h"
 

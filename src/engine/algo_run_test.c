@@ -499,7 +499,7 @@ static void stage_by(enum ch_copy_how how)
         job.op = sums[i / CH_ARRAY_LEN(colls) % CH_ARRAY_LEN(sums)].op;
         job.count = lengths[i / CH_ARRAY_LEN(colls) / CH_ARRAY_LEN(sums)];
         for (int r = 0; r < 3; r++)
-            for (int reader = 0; reader < 3; reader++)
+            for (int reader = 0; reader <= 3; reader++)
                 always_by(&team.mates[r].channel->to_stage[reader], how);
         run_job(&team, &job);
         for (int r = 0; r < 3; r++)
@@ -535,7 +535,8 @@ static bool was_copied_for(const struct ch_channel *channel, uint32_t reader)
 /* Some of the others may share our processor, and some be far: each is known by its own copies. */
 CHOIR_TEST(copies_are_known_by_who_reads_them)
 {
-    static const enum ch_coll colls[] = { CH_ALLREDUCE, CH_ALLTOALL, CH_REDUCE_SCATTER };
+    static const enum ch_coll colls[] = { CH_ALLREDUCE, CH_ALLTOALL, CH_REDUCE_SCATTER,
+                                          CH_BROADCAST };
 
     if (ch_copy_there() == 1u << CH_COPY_STORES)
         CHOIR_SKIP("there is one way to copy here");
@@ -549,8 +550,12 @@ CHOIR_TEST(copies_are_known_by_who_reads_them)
         team_channel(&team, 0);
         run_job(&team, &job);
         for (uint32_t r = 0; r < 3; r++) {
+            bool for_all = colls[i] == CH_BROADCAST;
+
             for (uint32_t reader = 0; reader < 3; reader++)
-                CHOIR_CHECK(was_copied_for(team.mates[r].channel, reader) == (reader != r));
+                CHOIR_CHECK(was_copied_for(team.mates[r].channel, reader) ==
+                            (!for_all && reader != r));
+            CHOIR_CHECK(was_copied_for(team.mates[r].channel, 3) == (for_all && r == job.root));
         }
         team_end(&team);
     }

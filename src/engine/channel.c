@@ -215,7 +215,7 @@ static choir_status fill_in(struct ch_channel *channel, const struct ch_channel_
 
     channel->members = ch_zalloc_array(channel->nranks, sizeof(*channel->members));
     channel->factors = ch_zalloc_array(channel->nranks, sizeof(*channel->factors));
-    channel->to_stage = ch_zalloc_array(channel->nranks, sizeof(*channel->to_stage));
+    channel->to_stage = ch_zalloc_array(channel->nranks + 1, sizeof(*channel->to_stage));
     if (channel->members == NULL || channel->factors == NULL || channel->to_stage == NULL)
         return ch_fail(CHOIR_ERR_NOMEM, "no memory for %u members", channel->nranks);
     for (uint32_t i = 0; i < channel->nranks; i++) {

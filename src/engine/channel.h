@@ -91,7 +91,7 @@ struct ch_channel {
     struct ch_plan *last_plan;           /* the one asked for last; NULL: none yet */
     bool stepwise;                       /* plans are run step by step, all of them: for tests */
     uint64_t one_shot_max[CH_NCOLLS];    /* by measured figures (plan.c); 0: not asked yet */
-    struct ch_copy_ways *to_stage;       /* by the member who reads it (move.c) */
+    struct ch_copy_ways *to_stage;       /* by the member who reads it; the last: all do (move.c) */
     /* A step that copies what the reduction before it has copied already (move.c), until it is passed over; or NULL. */
     const struct ch_step *copied;
     struct ch_agreement *agreement;

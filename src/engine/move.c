@@ -8,6 +8,7 @@
 #include "engine/describe.h"
 #include "engine/place.h"
 #include "kernel/kernel.h"
+#include "sched/blocks.h"
 
 /* --- room ------------------------------------------------------------------------------------------ */
 
@@ -106,12 +107,15 @@ static void scale(const struct ch_run *run, struct ch_place acc)
 }
 
 /* Who is near and who is far differs from member to member, and a share or block in a stage is for the member of its
- * number (an all-to-all counts its blocks from one member to all, then from the next). What all read goes by some number, too. */
+ * number (an all-to-all counts its blocks from one member to all, then from the next). The only block, in one piece, is for all:
+ * that is known by itself. */
 static struct ch_copy_ways *ways_to_reader(const struct ch_channel *channel,
-                                           const struct ch_range *dst)
+                                           const struct ch_run *run, const struct ch_range *dst)
 {
     uint32_t number = dst->nshares > 1 ? dst->share : dst->block;
 
+    if (dst->nshares <= 1 && ch_coll_nblocks(run->plan->key.coll, channel->nranks) == 1)
+        return &channel->to_stage[channel->nranks];
     return &channel->to_stage[number % channel->nranks];
 }
 
@@ -121,7 +125,7 @@ static void copy_bytes(struct ch_channel *channel, const struct ch_run *run,
     enum { SHORT = 4096 };
 
     if (dst->region == CH_STAGE)
-        ch_copy_over(ways_to_reader(channel, dst), to.at, from, to.nbytes);
+        ch_copy_over(ways_to_reader(channel, run, dst), to.at, from, to.nbytes);
     else if (dst->region == CH_OUT && run->plan->past_caches && to.nbytes > SHORT)
         ch_copy_nt(to.at, from, to.nbytes);
     else
