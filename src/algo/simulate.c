@@ -462,17 +462,16 @@ static void sum_up(const struct stage *s, uint64_t all_rounds, choir_simulated *
 
 choir_status ch_simulate(const struct ch_scene *scene, choir_simulated *out)
 {
-    double block = (double)ch_block_nbytes(scene->algo->coll, scene->nranks, scene->nbytes);
+    uint64_t block = ch_block_nbytes(scene->algo->coll, scene->nranks, scene->nbytes), rounds = 1;
     bool one = are_alike(scene) && scene->nranks > ALL_PLAYED_UP_TO && !scene->all_ranks;
     struct stage s = { .scene = scene, .nactors = one ? 1 : scene->nranks, .rounds = 1 };
-    uint64_t rounds = 1;
     choir_status rc;
 
-    if (scene->window > 0 && block > (double)scene->window) {
-        rounds = ((uint64_t)block + scene->window - 1) / scene->window;
+    if (scene->window > 0 && block > scene->window) {
+        rounds = (block - 1) / scene->window + 1;
         s.rounds = rounds < ROUNDS_PLAYED ? (uint32_t)rounds : ROUNDS_PLAYED;
     }
-    s.block = block / (double)rounds;
+    s.block = (double)block / (double)rounds;
     s.copy_us = byte_us(scene->machine, cached_nbytes(scene), false);
     s.reduce_us = byte_us(scene->machine, cached_nbytes(scene), true);
     rc = bring_all_in(&s);

@@ -169,6 +169,33 @@ CHOIR_TEST(long_operations_are_rounds)
     CHOIR_CHECK(fabs(parts.us / (parts.moved * 1e-3) - 1) < 0.02);
 }
 
+/* As many rounds as there are, up to the longest operation that can be asked for. */
+CHOIR_TEST(the_longest_takes_longest)
+{
+    const uint64_t sizes[] = { 1ull << 40, 1ull << 63, UINT64_MAX - (1 << 14), UINT64_MAX };
+    choir_machine m = plain();
+
+    for (size_t i = 0; ch_algos[i] != NULL; i++) {
+        struct ch_scene scene = {
+            .algo = ch_algos[i], .machine = &m, .nranks = 4, .widening = 1, .window = 1 << 14
+        };
+        double before = 0;
+
+        if (!scene.algo->uses_memory || scene.algo->in_line || scene.algo->coll == CH_BARRIER)
+            continue;
+        for (size_t k = 0; k < CH_ARRAY_LEN(sizes); k++) {
+            choir_simulated out;
+
+            scene.nbytes = sizes[k];
+            CHOIR_CHECK_OK(ch_simulate(&scene, &out));
+            CHOIR_ROW("%s %s of %llu bytes: %g us, before %g", ch_coll_name(scene.algo->coll),
+                      scene.algo->name, (unsigned long long)sizes[k], out.us, before);
+            CHOIR_CHECK(out.us >= before && out.us > 0 && out.moved > 0);
+            before = out.us;
+        }
+    }
+}
+
 /* What bytes cost goes by how large a rank's buffers are: up to 1000 bytes of an all-reduce are cheap here. */
 CHOIR_TEST(caches_hold_buffers_not_operations)
 {

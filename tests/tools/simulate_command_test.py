@@ -56,6 +56,9 @@ pathlib.Path("host").write_text("# one host\nranks_per_host 0\nwait_us 0.5\npoin
 done = simulate("allreduce", "--ranks", 8, "--bytes", "64K", "--machine", "host", "--json")
 rows = {r["algo"]: r for r in map(json.loads, done.stdout.splitlines()) if r["ranks"] == 8}
 check(rows["two-shot"].get("us", 0) > 1 and rows["two-shot"]["messages"] == 0 and "objection" in rows["inline"], rows)
+done = simulate("allreduce", "--ranks", 4, "--bytes", 2 ** 64 - 1, "--machine", "host", "--json")
+rows = {r["algo"]: r for r in map(json.loads, done.stdout.splitlines()) if r["ranks"] == 4}
+check(done.returncode == 0 and rows["two-shot"]["us"] > 1e12, done)
 
 done = simulate("allreduce", "--ranks", 4096, "--svg", "-")
 drawing = ET.fromstring(done.stdout)
