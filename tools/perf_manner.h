@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -64,7 +65,7 @@ static inline struct perf_times perf_times_of(double *us, int rounds)
 static inline void *perf_memory(size_t nbytes)
 {
     size_t rounded = (nbytes + 4096 + 4095) / 4096 * 4096;
-    void *memory = aligned_alloc(4096, rounded);
+    void *memory = nbytes <= SIZE_MAX - 4096 - 4095 ? aligned_alloc(4096, rounded) : NULL;
 
     if (memory != NULL)
         memset(memory, 0, rounded);

@@ -119,8 +119,10 @@ for step, code in (({}, 0), ({"SLURM_STEP_ID": "0"}, 1)):
                 env={**ENV, "SLURM_PROCID": "0", "SLURM_NTASKS": "2", **step})
     check(done.returncode == code and (code == 0 or "Slurm" in done.stderr), step, done)
 # What there is no memory for is said, and nothing else.
-done = perf("allreduce", "-n", 2, "-b", "512T", "-e", "512T", *QUICK)
-check(done.returncode == 1 and "no memory" in done.stderr, done)
+for nbytes in ("512T", 2 ** 64 - 4096, 2 ** 64 - 1):
+    for how in ([], ["--threads"]):
+        done = perf("allreduce", "-n", 2, "-b", nbytes, "-e", nbytes, *how, *QUICK)
+        check(done.returncode == 1 and re.search("no memory|NOMEM", done.stderr), done)
 
 # The table: heads as of nccl-tests, and as many rows as sizes.
 done = perf("allreduce", "-n", 2, "-e", "64", *QUICK)
