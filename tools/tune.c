@@ -16,7 +16,9 @@
 #include "commands.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -249,20 +251,67 @@ static bool complain(const char *path)
     return false;
 }
 
+/* Where the figures end up: links lead there, and stay. */
+struct place {
+    char path[PATH_MAX];
+    bool straight; /* a pipe or a device: not something to put another file in the place of */
+};
+
 /* Beside the file, until it takes its place: that may be read at any moment. */
 static void name_draft(const char *path, char *out, size_t size)
 {
     snprintf(out, size, "%s.%d", path, (int)getpid());
 }
 
+/* What a link to nothing leads to is known once it is there. */
+static bool follow_dangling(const char *path, struct place *out)
+{
+    FILE *file = fopen(path, "we");
+
+    if (file == NULL)
+        return complain(path);
+    fclose(file);
+    if (realpath(path, out->path) == NULL)
+        return complain(path);
+    unlink(out->path);
+    return true;
+}
+
+static bool find_place(const char *path, struct place *out)
+{
+    struct stat st;
+
+    *out = (struct place){ 0 };
+    make_folders(path);
+    if (stat(path, &st) == 0) {
+        if (S_ISDIR(st.st_mode)) {
+            errno = EISDIR;
+            return complain(path);
+        }
+        out->straight = !S_ISREG(st.st_mode);
+        if (!out->straight)
+            return realpath(path, out->path) != NULL || complain(path);
+    } else if (lstat(path, &st) == 0) {
+        return follow_dangling(path, out);
+    }
+    if ((size_t)snprintf(out->path, sizeof(out->path), "%s", path) < sizeof(out->path))
+        return true;
+    errno = ENAMETOOLONG;
+    return complain(path);
+}
+
 /* Better known before than after the measurement. */
 static bool can_write(const char *path)
 {
-    char draft[4200];
+    char draft[PATH_MAX + 16];
+    struct place place;
     FILE *file;
 
-    make_folders(path);
-    name_draft(path, draft, sizeof(draft));
+    if (!find_place(path, &place))
+        return false;
+    if (place.straight)
+        return access(place.path, W_OK) == 0 || complain(path);
+    name_draft(place.path, draft, sizeof(draft));
     file = fopen(draft, "we");
     if (file == NULL)
         return complain(path);
@@ -273,20 +322,23 @@ static bool can_write(const char *path)
 
 static bool write_file(const char *path, const choir_blob *text)
 {
-    char draft[4200];
+    char draft[PATH_MAX + 16];
+    struct place place;
     FILE *file;
     bool good;
 
-    name_draft(path, draft, sizeof(draft));
-    file = fopen(draft, "we");
+    if (!find_place(path, &place))
+        return false;
+    name_draft(place.path, draft, sizeof(draft));
+    file = fopen(place.straight ? place.path : draft, "we");
     if (file == NULL)
         return complain(path);
     good = fwrite(text->data, 1, text->nbytes, file) == text->nbytes;
     good = fclose(file) == 0 && good;
-    good = good && rename(draft, path) == 0;
+    good = good && (place.straight || rename(draft, place.path) == 0);
     if (!good)
         complain(path);
-    if (!good)
+    if (!good && !place.straight)
         unlink(draft);
     return good;
 }

@@ -79,6 +79,21 @@ check(done.returncode == 0 and "broken" in done.stderr and "line 1" in done.stde
 # A place that cannot be written to is told.
 done = choir("tune", "--output", "/proc/none/x")
 check(done.returncode == 1 and "/proc/none/x" in done.stderr, done)
+os.mkdir("folder")
+for place in ("folder", "folder/", "new/"):
+    done = choir("tune", "--output", place)
+    check(done.returncode == 1 and done.stderr == f"choir tune: {place}: Is a directory\n" and os.listdir("folder") == [], place, done)
+# Links stay and lead to the file; what is no file is written to and stays what it is.
+for link, target in (("link", "target"), ("dangling", "not-yet")):
+    os.symlink(target, link)
+pathlib.Path("target").write_text("before\n")
+for link, target in (("link", "target"), ("dangling", "not-yet")):
+    done = choir("tune", "--output", link)
+    check(done.returncode == 0 and os.readlink(link) == target and "wait_us" in pathlib.Path(target).read_text(), link, done)
+os.mkfifo("pipe")
+tune = subprocess.Popen([CHOIR, "tune", "--output", "pipe"], stdout=subprocess.DEVNULL, env=ENV)
+told = pathlib.Path("pipe").read_text()
+check(tune.wait() == 0 and "wait_us" in told and pathlib.Path("pipe").is_fifo(), told)
 
 print("\n".join(failures) or "choir tune measures")
 sys.exit(1 if failures else 0)
