@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 
 CHOIR = pathlib.Path(os.environ["CHOIR_TEST_BUILD"]) / "bin/choir"
@@ -36,7 +37,9 @@ check(done.returncode == 2 and "line 2" in done.stderr and "what" in done.stderr
 
 # Every operation from 2 to 65,536 ranks. Log-step algorithms are all played, never below the bound, and grow slowly.
 for op in OPERATIONS:
+    began = time.monotonic()
     done = simulate(op, "--ranks", 65536, "--bytes", "1M", "--json")
+    check(time.monotonic() - began < 10, op, "took", time.monotonic() - began, "s")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     check(done.returncode == 0 and {r["ranks"] for r in rows} == {2 ** k for k in range(1, 17)}, op, done.returncode, done.stderr)
     for row in rows:
