@@ -30,17 +30,39 @@ def says(pattern, *command):
 
 says(r"allreduce of +65536 bytes, 2 ranks: bf16 \d\.\d+ of f32's rate \[.*f16 \d\.\d+ of f32's rate \[.* f32 [\d.]+ us",
      CHOIR, "run", "-n", 2, "--no-prefix", BENCH / "types", 65536)
-says(r"computing [\d.]+ ms, both [\d.]+ ms: -?\d+ % hidden \[", CHOIR, "run", "-n", 2, "--bind", "none", "--no-prefix", BENCH / "overlap", 1)
+told = says(r"computing [\d.]+ ms, both [\d.]+ ms: -?\d+ % hidden \[", CHOIR, "run", "-n", 2, "--bind", "none", "--no-prefix", BENCH / "overlap", 1)
+check(all(float(ms) > 0 for ms in re.findall(r"([\d.]+) ms", told)), "took no time:", told)
 says(r"flight record: [\d.]+ ns an operation", BENCH / "costs", "flight")
 for program in ("types", "overlap"):
     done = subprocess.run([CHOIR, "run", "-n", "1", "--no-prefix", BENCH / program, "0"], capture_output=True, text=True)
     check(done.returncode == 2 and "usage" in done.stderr, done)
 if shutil.which("valgrind") and shutil.which("strace"):
-    told = says(r"allocations: none", SOURCE / "bench/costs/count", "--build", BUILD)
-    counts = re.search(r"mismatches: (\d+) instructions to say what is called, ([\d.]+) to write", told)
-    check(counts and int(counts[1]) > 10 and float(counts[2]) > 0, "counted nothing", told)
-    calls = [int(n) for n in re.findall(r"process \d of 2: (\d+)", told)]
-    check(len(calls) == 2 and max(calls) < 1000, "a system call in every operation", told)
+    def count(source=SOURCE):
+        return subprocess.run([source / "bench/costs/count", "--build", BUILD], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    # Of two ranks that both stay awake for a while: others may take a processor away, and who then waits sleeps.
+    most = None
+    for _ in range(5):
+        done = count()
+        calls = [int(n) for n in re.findall(r"process \d of 2: (\d+)", done.stdout)]
+        check(done.returncode == 0 and len(calls) == 2 and "allocations: none" in done.stdout, done)
+        most = max(calls) if most is None else min(most, max(calls, default=0))
+        if failures or most <= 3:
+            break
+    if len(os.sched_getaffinity(0)) > 1:
+        check(most is not None and most <= 3, "system calls in 1000 operations:", most, done.stdout)
+    counts = re.search(r"mismatches: ([\d.]+) instructions to say what is called, ([\d.]+) to write .*: ([\d.]+) for each of 1 peer", done.stdout)
+    said, compared, each = map(float, counts.groups()) if counts else (0, 0, 0)
+    check(said > 20 and compared > 2 and abs(said + compared - each) < 0.2, "counted nothing", done.stdout)
+    # What is to be counted must be there: lines that are elsewhere now are told, not left out.
+    for path, word in (("src/engine/runner.c", "half_ended"), ("src/group/args.h", "op->counts"), ("src/engine/runner.c", "all_are_through")):
+        tree = pathlib.Path("tree")
+        for name in ("src/engine/runner.c", "src/group/args.h", "bench/costs/count"):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(SOURCE / name, tree / name)
+        (tree / path).write_text((tree / path).read_text().replace(word, "elsewhere"))
+        done = count(tree)
+        check(done.returncode == 1 and path in done.stderr and word in done.stderr, word, done)
 done = subprocess.run([SOURCE / "bench/model", "--sizes", "4K"], capture_output=True, text=True)
 check(done.returncode == 2 and "--sizes" in done.stderr, done)
 
