@@ -90,7 +90,7 @@ static void put_machine(const choir_machine *m, const struct request *r)
 static void put_answer(const struct answer *a)
 {
     printf("\n%-20s %14s %8s %10s %14s %8s  %s\n", "algorithm", "time, us", "/ bound", "messages",
-           "bytes sent", "/ bound", "played");
+           "their bytes", "/ bound", "played");
     printf("%-20s %14.2f %8s %10.0f %14.0f %8s  no less is possible with messages\n", "(bound)",
            a->bound.us, "", a->bound.messages, a->bound.sent, "");
     for (size_t i = 0; i < a->nrows; i++) {

@@ -65,7 +65,8 @@ typedef struct choir_simulate_opts {
     bool in_place;   /* input and output are one buffer */
 } choir_simulate_opts;
 
-/* One algorithm. Messages, bytes sent and bytes moved are those of the rank that has most of them. */
+/* One algorithm. Messages and their bytes are those that the busiest rank sends, or receives, if these are more; bytes moved are
+ * those of the rank that moves most. */
 typedef struct choir_simulated {
     const char *algo;
     const char *objection; /* why it was not played; NULL: it was */
@@ -73,7 +74,8 @@ typedef struct choir_simulated {
     double us, messages, sent, moved;
 } choir_simulated;
 
-/* Below which nothing can be, with messages: the time of what must follow one another and must pass the busiest rank. */
+/* Below which nothing can be, with messages: the time of what must follow one another and must pass the busiest rank, and its bytes.
+ * Messages are the rounds it takes at least in each of which a rank sends to one other and receives from one. */
 typedef struct choir_simulate_bound {
     double us, messages, sent;
 } choir_simulate_bound;

@@ -26,6 +26,11 @@ struct message {
     double arrives;
 };
 
+/* Messages of a rank in one direction. */
+struct traffic {
+    double messages, nbytes;
+};
+
 struct actor {
     struct ch_tally tally;
     uint32_t step, round;
@@ -34,7 +39,8 @@ struct actor {
     int32_t first, last;                      /* messages to it */
     double raised[ROUNDS_PLAYED][FLAGS_MOST]; /* when it raised each flag; negative: not yet */
     double through[ROUNDS_PLAYED];
-    double messages, bytes_sent, moved;
+    struct traffic out, in;
+    double moved;
 };
 
 struct stage {
@@ -196,8 +202,8 @@ static enum outcome begin_send(struct stage *s, uint32_t rank, const struct ch_t
     bool out = goes_out(s, rank, t->peer);
     double took = transfer_us(s, out, t->out * s->block);
 
-    a->messages++;
-    a->bytes_sent += t->out * s->block;
+    a->out.messages++;
+    a->out.nbytes += t->out * s->block;
     a->now += s->scene->machine->message_us;
     a->sending_until = a->now + took;
     if (s->nactors > 1 && !post_message(s, rank, t->peer, a->now + latency(s, out) + took))
@@ -216,6 +222,8 @@ static enum outcome receive(struct stage *s, uint32_t rank, uint32_t from,
 
     if (s->nactors > 1 && !take_message(s, rank, from, &arrives))
         return WAITS;
+    a->in.messages++;
+    a->in.nbytes += t->in * s->block;
     a->receiving_until = larger(arrives, a->receiving_until + took);
     a->now = larger(a->now, a->receiving_until) + s->scene->machine->message_us;
     return GOES_ON;
@@ -454,9 +462,12 @@ static void sum_up(const struct stage *s, uint64_t all_rounds, choir_simulated *
                    (latest(s, s->rounds - 1) - latest(s, s->rounds - 2));
     out->messages = out->sent = out->moved = 0;
     for (uint32_t r = 0; r < s->nactors; r++) {
-        out->messages = larger(out->messages, s->actors[r].messages * factor);
-        out->sent = larger(out->sent, s->actors[r].bytes_sent * factor);
-        out->moved = larger(out->moved, s->actors[r].moved * factor);
+        const struct actor *a = &s->actors[r];
+
+        /* As the bound has it: what passes a rank in one direction. */
+        out->messages = larger(out->messages, larger(a->out.messages, a->in.messages) * factor);
+        out->sent = larger(out->sent, larger(a->out.nbytes, a->in.nbytes) * factor);
+        out->moved = larger(out->moved, a->moved * factor);
     }
 }
 

@@ -62,7 +62,7 @@ static const struct {
     { CH_ALLGATHER, "bruck", 8, 8000, 37, 3, 7000 },
     { CH_BARRIER, "dissemination", 8, 0, 30, 3, 0 },
     /* the root's messages come in one after the other */
-    { CH_GATHER, "linear", 5, 5000, 14, 1, 1000 },
+    { CH_GATHER, "linear", 5, 5000, 14, 4, 4000 },
     { CH_SCATTER, "linear", 5, 5000, 14, 4, 4000 },
     { CH_ALLTOALL, "bruck", 4, 4000, 24, 2, 4000 },
     /* flags only */
@@ -125,10 +125,12 @@ CHOIR_TEST(nothing_is_below_the_bound)
                 choir_simulate_bound bound = ch_simulate_bound(algo->coll, n, whole, &m);
                 choir_simulated out = play(algo, &m, n, whole, false);
 
-                CHOIR_ROW("%s %s of %u ranks, %llu bytes: %g us, bound %g",
+                CHOIR_ROW("%s %s of %u ranks, %llu bytes: %g us, bound %g; %g messages, bound %g; "
+                          "%g bytes, bound %g",
                           ch_coll_name(algo->coll), algo->name, n, (unsigned long long)whole,
-                          out.us, bound.us);
+                          out.us, bound.us, out.messages, bound.messages, out.sent, bound.sent);
                 CHOIR_CHECK(out.us >= bound.us * 0.999999);
+                CHOIR_CHECK(out.messages >= bound.messages && out.sent >= bound.sent * 0.999999);
             }
         }
     }

@@ -46,6 +46,7 @@ for op in OPERATIONS:
         check(row["bound_messages"] == row["ranks"].bit_length() - 1, row)
         if "us" in row:
             check(row["us"] >= row["bound_us"] * 0.9999, "below the bound:", row)
+            check(row["messages"] >= row["bound_messages"] and row["sent"] >= row["bound_sent"] * 0.9999, "below the bound:", row)
         check("us" in row or row["algo"] not in LOG_STEP, "not played:", row)
     for algo in {r["algo"] for r in rows} & LOG_STEP:
         times = {r["ranks"]: r["us"] for r in rows if r["algo"] == algo}
