@@ -34,6 +34,7 @@ struct perf_options {
     enum perf_op op;
     int nranks;         /* 0: as many as there are processors, or as the run has */
     size_t first, last; /* bytes */
+    bool ends;          /* `last` was given */
     int factor;
     int iters; /* 0: by size */
     choir_type type;

@@ -92,7 +92,7 @@ static bool take_value(const char *name, const char *value, struct perf_options 
     if (strcmp(name, "-b") == 0)
         return choir_cmd_size(value, &o->first);
     if (strcmp(name, "-e") == 0)
-        return choir_cmd_size(value, &o->last);
+        return o->ends = choir_cmd_size(value, &o->last);
     if (strcmp(name, "-f") == 0)
         return choir_cmd_number(value, 2, &o->factor);
     if (strcmp(name, "--iters") == 0)
@@ -169,7 +169,7 @@ static int check(struct perf_options *o)
     if (o->machine != NULL && !o->explain_cost)
         return choir_cmd_usage("perf", "--machine goes with --explain-cost");
     o->fresh = o->fresh || o->explain_cost; /* the model is of fresh inputs */
-    if (o->last == 0)
+    if (!o->ends)
         o->last = o->first > 64u << 20 ? o->first : 64u << 20;
     if (o->first < 1 || o->first > o->last)
         return choir_cmd_usage("perf", "sizes from %zu (-b) to %zu (-e): there is none", o->first,
