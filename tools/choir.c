@@ -3,9 +3,12 @@
  */
 #include "commands.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <choir/version.h>
 
@@ -84,11 +87,31 @@ static int help_on(const char *name)
 /* What was printed may still fail to arrive: a full disk must not look like success. */
 static int finished(int code)
 {
+    errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout) != 0) {
-        perror("choir: standard output");
+        /* The reason of a loss some time ago is gone. */
+        fprintf(stderr, "choir: standard output: %s\n",
+                errno != 0 ? strerror(errno) : "not all of it could be written");
         return EXIT_FAILURE;
     }
     return code;
+}
+
+/* Descriptors 0 to 2 exist, so that no file of ours gets their numbers and is written to in their place. To a standard output that is
+ * not there writing fails, as it should; choir run, which daemons start, has its own way. */
+static void hold_streams(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (fd == STDOUT_FILENO) {
+            close(fd);
+            fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        }
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
 }
 
 static int dispatch(int argc, char **argv)
@@ -111,6 +134,8 @@ static int dispatch(int argc, char **argv)
     command = find(word);
     if (command == NULL)
         return choir_cmd_usage(NULL, "there is no command \"%s\"", word);
+    if (command->run != choir_cmd_run)
+        hold_streams();
     return command->run(argc - 1, argv + 1);
 }
 

@@ -88,6 +88,15 @@ check(done.returncode == 0 and done.stderr.count("\n") == 1 and "did you mean CH
 with open("/dev/full", "w") as full:
     done = subprocess.run([CHOIR, "info"], stdout=full, stderr=subprocess.PIPE, text=True)
 check(done.returncode == 1 and "standard output" in done.stderr, done)
+# Also when it was lost long before the end, when ranks print it, and when there is none: then no file takes its place either.
+QUICK = "-n 2 -b 8 -e 16 --iters 3 --json"
+for line, reason in ((f"perf allreduce --threads {QUICK} >/dev/full", "not all of it"), (f"perf allreduce {QUICK} >/dev/full", "No space left"),
+                     (f"perf allreduce --threads {QUICK} >&-", "not all of it"), (f"perf allreduce {QUICK} >&-", "Bad file descriptor"),
+                     (f"perf allreduce {QUICK} <&- >&-", "Bad file descriptor"), ("tune --show >&-", "Bad file descriptor"),
+                     ("simulate allreduce --svg drawing >&-", "Bad file descriptor"), ("info >&-", "Bad file descriptor")):
+    done = subprocess.run(["sh", "-c", f'exec "$0" {line}', CHOIR], capture_output=True, text=True)
+    check(done.returncode == 1 and "standard output" in done.stderr and reason in done.stderr and "Success" not in done.stderr, line, done)
+check(pathlib.Path("drawing").read_text().endswith("</svg>\n"), "the text went into the drawing")
 
 print("\n".join(failures) or "choir behaves")
 sys.exit(1 if failures else 0)

@@ -56,7 +56,8 @@ def measure(*args, sizes=None, **wanted):
 # Called wrongly: exit code 2, one line on standard error, nothing on standard output, and no rank was started.
 for args, word in (([], "operation"), (["allredcue"], "allredcue"), (["allreduce", "broadcast"], "broadcast"),
                    (["allreduce", "--bogus"], "--bogus"), (["allreduce", "-n"], "needs a value"), (["allreduce", "-n", "0"], '"0"'),
-                   (["allreduce", "-b", "1X"], '"1X"'), (["allreduce", "-b", "0"], "from 0"), (["allreduce", "-e", "0"], "to 0"), (["allreduce", "-b", "8K", "-e", "4K"], "there is none"),
+                   (["allreduce", "-b", "1X"], '"1X"'), (["allreduce", "-b", "0"], "from 0"), (["allreduce", "-e", "0"], "to 0"),
+                   (["allreduce", "-b", "8K", "-e", "4K"], "there is none"),
                    (["allreduce", "-f", "1"], '"1"'), (["allreduce", "--iters", "0"], '"0"'), (["allreduce", "--type", "f33"], "f33"),
                    (["allreduce", "--redop", "mean"], "mean"), (["allreduce", "--redop", "band"], "band"),
                    (["broadcast", "-n", "2", "--root", "2"], "2 ranks"), (["allreduce", "--memory", "pink"], "ordinary"),
