@@ -21,33 +21,11 @@ struct job {
     int code; /* written by rank 0 alone */
 };
 
-/* The library's words if it was the library that failed; what fails here lacks nothing but memory. */
-static const char *why(choir_status rc)
-{
-    return choir_last_error_record()->code == rc ? choir_last_error()
-                                                 : "no memory for buffers of this size";
-}
-
 /* --- a rank ------------------------------------------------------------------------------------------ */
 
 static bool is_rank_0(choir_group *group)
 {
     return choir_group_rank(group) == 0;
-}
-
-/* CPU time of all ranks on rank 0's host. Threads share theirs. */
-static choir_status host_cpu(const struct job *job, choir_group *group, double *out)
-{
-    bool here = true;
-    choir_peer self, first;
-
-    if (choir_group_peer(group, choir_group_rank(group), &self) == CHOIR_OK &&
-        choir_group_peer(group, 0, &first) == CHOIR_OK)
-        here = self.host_index == first.host_index;
-    if (job->options->threads)
-        here = is_rank_0(group);
-    *out = here ? choir_perf_own_cpu() : 0;
-    return choir_allreduce(group, CHOIR_BUF(out, 1, CHOIR_F64), NULL, NULL);
 }
 
 static bool bind_rank(const struct job *job, choir_group *group)
@@ -84,7 +62,7 @@ static choir_status measure_size(const struct job *job, choir_group *group, size
         choir_perf_progress(report, nbytes);
     rc = choir_perf_case(group, job->options, nbytes, &row);
     if (rc == CHOIR_OK)
-        rc = host_cpu(job, group, &own);
+        rc = choir_perf_host_cpu(group, job->options->threads, &own);
     if (rc != CHOIR_OK)
         return rc;
     choir_perf_machine_look(machine, own);
@@ -103,7 +81,7 @@ static choir_status measure(const struct job *job, choir_group *group, struct pe
     const struct perf_options *o = job->options;
     struct perf_machine machine;
     double own;
-    choir_status rc = host_cpu(job, group, &own);
+    choir_status rc = choir_perf_host_cpu(group, job->options->threads, &own);
 
     if (rc != CHOIR_OK)
         return rc;
@@ -220,7 +198,8 @@ static int run_as_rank(struct job *job)
 
         code = rc == CHOIR_OK ? job->code : EXIT_FAILURE;
         if (rc != CHOIR_OK)
-            fprintf(stderr, "choir perf: rank %d: %s\n", choir_group_rank(group), why(rc));
+            fprintf(stderr, "choir perf: rank %d: %s\n", choir_group_rank(group),
+                    choir_perf_why(rc));
     }
     choir_group_destroy(group);
     return code;
@@ -236,7 +215,7 @@ static int run_threads(struct job *job, int nranks)
         return EXIT_FAILURE;
     rc = choir_run_threads(nranks, be_rank, job);
     if (rc != CHOIR_OK)
-        fprintf(stderr, "choir perf: %s\n", why(rc));
+        fprintf(stderr, "choir perf: %s\n", choir_perf_why(rc));
     return rc == CHOIR_OK ? job->code : EXIT_FAILURE;
 }
 

@@ -71,15 +71,17 @@ struct perf_machine {
     double own_began;
 };
 
-/* CPU time of this process so far, in seconds. */
-double choir_perf_own_cpu(void);
+/* CPU time so far of all ranks on rank 0's host, in seconds. Threads share theirs. All ranks call it. */
+choir_status choir_perf_host_cpu(choir_group *group, bool threads, double *out);
 
 /* The processor's model, as the kernel says. */
 void choir_perf_cpu(char *out, size_t size);
 
 void choir_perf_machine_begin(struct perf_machine *machine, double own);
-/* `own` is what choir_perf_own_cpu() says, of all ranks of this host together. */
+/* `own` is what choir_perf_host_cpu() says. */
 void choir_perf_machine_look(struct perf_machine *machine, double own);
+/* A loud word: it was not quiet. */
+void choir_perf_put_noise(const char *command, const struct perf_machine *machine);
 
 /* --- the model (perf_model.c) ------------------------------------------------------------------------ */
 
@@ -121,6 +123,9 @@ struct perf_row {
 /* Measure one size; *row_out is the same on all ranks but for the machine. */
 choir_status choir_perf_case(choir_group *group, const struct perf_options *options, size_t nbytes,
                              struct perf_row *row_out);
+
+/* The library's words if it was the library that failed; what fails here lacks nothing but memory. */
+const char *choir_perf_why(choir_status rc);
 
 /* --- output, of rank 0 (perf_output.c, perf_page.c) --------------------------------------------------- */
 

@@ -398,3 +398,9 @@ choir_status choir_perf_case(choir_group *group, const struct perf_options *o, s
     fini(&c);
     return rc;
 }
+
+const char *choir_perf_why(choir_status rc)
+{
+    return choir_last_error_record()->code == rc ? choir_last_error()
+                                                 : "no memory for buffers of this size";
+}

@@ -19,12 +19,27 @@ static double seconds(struct timeval tv)
     return (double)tv.tv_sec + (double)tv.tv_usec * 1e-6;
 }
 
-double choir_perf_own_cpu(void)
+static double own_cpu(void)
 {
     struct rusage usage;
 
     getrusage(RUSAGE_SELF, &usage);
     return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+choir_status choir_perf_host_cpu(choir_group *group, bool threads, double *out)
+{
+    int rank = choir_group_rank(group);
+    bool here = true;
+    choir_peer self, first;
+
+    if (choir_group_peer(group, rank, &self) == CHOIR_OK &&
+        choir_group_peer(group, 0, &first) == CHOIR_OK)
+        here = self.host_index == first.host_index;
+    if (threads)
+        here = rank == 0;
+    *out = here ? own_cpu() : 0;
+    return choir_allreduce(group, CHOIR_BUF(out, 1, CHOIR_F64), NULL, NULL);
 }
 
 /* "cpu  user nice system idle iowait irq softirq steal ..." */
@@ -93,4 +108,14 @@ void choir_perf_machine_look(struct perf_machine *machine, double own)
     machine->others = others / all * (double)(online > 0 ? online : 1);
     machine->quiet = (others < ticks_blur || machine->others < others_much) &&
                      (steal < ticks_blur || machine->steal < steal_much);
+}
+
+void choir_perf_put_noise(const char *command, const struct perf_machine *m)
+{
+    fprintf(stderr,
+            "choir %s: ****************************************************************\n"
+            "choir %s: *** NOT QUIET: others kept %.2f processors busy meanwhile and %.1f %%\n"
+            "choir %s: *** of the time was stolen. These figures are not to be trusted.\n"
+            "choir %s: ****************************************************************\n",
+            command, command, m->others, m->steal, command, command);
 }

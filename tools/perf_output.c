@@ -1,5 +1,5 @@
 /*
- * perf_output.c - results as a table or as JSON, progress on a terminal, and a loud word if the machine was not quiet.
+ * perf_output.c - results as a table or as JSON, and progress on a terminal.
  */
 #include "perf.h"
 #include "commands.h"
@@ -105,16 +105,6 @@ void choir_perf_put_row(const struct perf_report *r, const struct perf_row *row)
 
 /* --- the end ---------------------------------------------------------------------------------------- */
 
-static void put_noise(const struct perf_machine *m)
-{
-    fprintf(stderr,
-            "choir perf: ****************************************************************\n"
-            "choir perf: *** NOT QUIET: others kept %.2f processors busy meanwhile and %.1f %%\n"
-            "choir perf: *** of the time was stolen. These figures are not to be trusted.\n"
-            "choir perf: ****************************************************************\n",
-            m->others, m->steal);
-}
-
 void choir_perf_put_end(const struct perf_report *r)
 {
     uint64_t wrong = 0;
@@ -138,7 +128,7 @@ void choir_perf_put_end(const struct perf_report *r)
                r->rows[r->nrows - 1].machine.others, r->rows[r->nrows - 1].machine.steal);
     fflush(stdout);
     if (!r->rows[r->nrows - 1].machine.quiet)
-        put_noise(&r->rows[r->nrows - 1].machine);
+        choir_perf_put_noise("perf", &r->rows[r->nrows - 1].machine);
 }
 
 void choir_perf_progress(const struct perf_report *r, size_t nbytes)

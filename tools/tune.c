@@ -53,6 +53,7 @@ struct tuning {
     struct sample barrier, one_shot, two_shot, samples[SIZES_MOST][NFITTED];
     double us[SIZES_MOST][NFITTED];
     double worst, worst_allreduce; /* relative errors */
+    struct perf_machine meanwhile;
 };
 
 static void help(void)
@@ -134,14 +135,18 @@ static choir_status measure_pass(struct tuning *t, int pass)
 
 static choir_status measure_all(struct tuning *t)
 {
-    choir_status rc = CHOIR_OK;
-    double barrier;
+    double barrier, own;
+    choir_status rc = choir_perf_host_cpu(t->group, false, &own);
 
     plan(t);
+    choir_perf_machine_begin(&t->meanwhile, own);
     for (int pass = 0; pass < PASSES && rc == CHOIR_OK; pass++)
         rc = measure_pass(t, pass);
+    if (rc == CHOIR_OK)
+        rc = choir_perf_host_cpu(t->group, false, &own);
     if (rc != CHOIR_OK)
         return rc;
+    choir_perf_machine_look(&t->meanwhile, own);
     barrier = median(&t->barrier);
     /* A noisy machine may say that it is next to nothing, or everything. */
     t->machine.wait_us = fmin(fmax(median(&t->two_shot) - median(&t->one_shot), barrier * 0.2),
@@ -320,7 +325,20 @@ static bool can_write(const char *path)
     return true;
 }
 
-static bool write_file(const char *path, const choir_blob *text)
+/* The figures, and what is to be thought of them. */
+static bool put_figures(FILE *file, const struct tuning *t, const choir_blob *text)
+{
+    const struct perf_machine *m = &t->meanwhile;
+
+    fwrite(text->data, 1, text->nbytes, file);
+    fprintf(
+        file,
+        "# measured at load %.2f; meanwhile others kept %.2f processors busy, %.1f %% was stolen%s\n",
+        m->load, m->others, m->steal, m->quiet ? "" : ": NOT QUIET, not to be trusted");
+    return ferror(file) == 0;
+}
+
+static bool write_file(const char *path, const struct tuning *t, const choir_blob *text)
 {
     char draft[PATH_MAX + 16];
     struct place place;
@@ -333,7 +351,7 @@ static bool write_file(const char *path, const choir_blob *text)
     file = fopen(place.straight ? place.path : draft, "we");
     if (file == NULL)
         return complain(path);
-    good = fwrite(text->data, 1, text->nbytes, file) == text->nbytes;
+    good = put_figures(file, t, text);
     good = fclose(file) == 0 && good;
     good = good && (place.straight || rename(draft, place.path) == 0);
     if (!good)
@@ -353,9 +371,9 @@ static int write_down(struct tuning *t, const char *path, bool show)
         return EXIT_FAILURE;
     }
     if (show) {
-        fwrite(text.data, 1, text.nbytes, stdout);
+        put_figures(stdout, t, &text);
     } else {
-        code = write_file(path, &text) ? EXIT_SUCCESS : EXIT_FAILURE;
+        code = write_file(path, t, &text) ? EXIT_SUCCESS : EXIT_FAILURE;
         if (code == EXIT_SUCCESS)
             printf("%s: a wait %.2f us, a call %.2f us; the model is within %.0f %% of what was "
                    "measured, %.0f %% for all-reduce\n",
@@ -363,6 +381,9 @@ static int write_down(struct tuning *t, const char *path, bool show)
                    100 * t->worst_allreduce);
     }
     choir_blob_free(&text);
+    fflush(stdout);
+    if (!t->meanwhile.quiet)
+        choir_perf_put_noise("tune", &t->meanwhile);
     return code;
 }
 
@@ -398,7 +419,7 @@ static int run_as_rank(const char *path, bool show)
         rc = measure_all(&t);
     }
     if (rc != CHOIR_OK) {
-        fprintf(stderr, "choir tune: %s\n", choir_last_error());
+        fprintf(stderr, "choir tune: %s\n", choir_perf_why(rc));
         code = EXIT_FAILURE;
     } else if (choir_group_rank(t.group) == 0) {
         fit_all(&t);

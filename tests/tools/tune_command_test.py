@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -75,6 +76,15 @@ check(done.returncode == 0 and "other measured figures" in done.stderr and json.
 pathlib.Path("broken").write_text("wait_us much\n")
 done = choir("perf", "allreduce", "-n", 2, "-e", 8, "--iters", 5, env={**ENV, "CHOIR_MACHINE": "broken"})
 check(done.returncode == 0 and "broken" in done.stderr and "line 1" in done.stderr, done)
+
+# Somebody else at work is noticed, loudly, and noted.
+check(re.search(r"^# measured at load \d+\.\d+; meanwhile others kept \d", found[0].read_text(), re.M), found[0].read_text())
+busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+done = choir("tune", "--output", "disturbed")
+busy.kill()
+busy.wait()
+check(done.returncode == 0 and "choir tune: *** NOT QUIET" in done.stderr and "NOT QUIET" in pathlib.Path("disturbed").read_text(), done)
+check(choir("simulate", "allreduce", "--machine", "disturbed").returncode == 0, "a noted file is no machine file any more")
 
 # A place that cannot be written to is told.
 done = choir("tune", "--output", "/proc/none/x")
