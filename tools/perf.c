@@ -7,7 +7,6 @@
 #include "perf.h"
 #include "commands.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,6 @@
 
 struct job {
     const struct perf_options *options;
-    FILE *page;
     choir_machine machine; /* --explain-cost: its model */
     int processors;
     int code; /* written by rank 0 alone */
@@ -107,15 +105,23 @@ static int code_of(const struct perf_report *report)
     return report->nrows > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+static bool write_page(const struct perf_report *report)
+{
+    struct perf_file file;
+
+    if (choir_perf_file_begin(&file, "perf", report->options->html) == NULL)
+        return false;
+    choir_perf_put_page(report, file.file);
+    return choir_perf_file_end(&file);
+}
+
 /* Rank 0's word counts: were another rank to end the run, what rank 0 prints might be lost. */
 static void finish(struct job *job, const struct perf_report *report)
 {
     job->code = code_of(report);
     choir_perf_put_end(report);
-    if (job->page != NULL && choir_perf_write_page(report, job->page) != 0) {
-        fprintf(stderr, "choir perf: %s: %s\n", job->options->html, strerror(errno));
+    if (job->options->html != NULL && !write_page(report))
         job->code = EXIT_FAILURE;
-    }
 }
 
 /* What a rank of choir_run_threads() runs, and a process. */
@@ -165,19 +171,17 @@ static int check_group(const struct job *job, choir_group *group)
 {
     int code = check_ranks(job, choir_group_size(group), is_rank_0(group));
 
+    if (code == 0 && job->options->html != NULL && is_rank_0(group) &&
+        !choir_perf_file_try("perf", job->options->html))
+        code = EXIT_FAILURE;
+    /* Only rank 0 has looked. */
+    if (job->options->html != NULL &&
+        choir_allreduce(group, CHOIR_BUF(&code, 1, CHOIR_I32),
+                        CHOIR_OPTS(allreduce, .op = CHOIR_MAX), NULL) != CHOIR_OK)
+        code = EXIT_FAILURE;
     if (code != 0)
         choir_barrier(group, NULL, NULL); /* who leaves first ends the run, and rank 0's word */
     return code;
-}
-
-static bool open_page(struct job *job)
-{
-    if (job->options->html == NULL)
-        return true;
-    job->page = fopen(job->options->html, "we");
-    if (job->page == NULL)
-        fprintf(stderr, "choir perf: %s: %s\n", job->options->html, strerror(errno));
-    return job->page != NULL;
 }
 
 static int run_as_rank(struct job *job)
@@ -191,8 +195,6 @@ static int run_as_rank(struct job *job)
     }
     job->processors = choir_group_processors(group); /* our own may be one, to which we are bound */
     code = check_group(job, group);
-    if (code == 0 && is_rank_0(group) && !open_page(job))
-        code = EXIT_FAILURE;
     if (code == 0) {
         choir_status rc = be_rank(group, job);
 
@@ -209,11 +211,8 @@ static int run_as_rank(struct job *job)
 
 static int run_threads(struct job *job, int nranks)
 {
-    choir_status rc;
+    choir_status rc = choir_run_threads(nranks, be_rank, job);
 
-    if (!open_page(job))
-        return EXIT_FAILURE;
-    rc = choir_run_threads(nranks, be_rank, job);
     if (rc != CHOIR_OK)
         fprintf(stderr, "choir perf: %s\n", choir_perf_why(rc));
     return rc == CHOIR_OK ? job->code : EXIT_FAILURE;
@@ -240,6 +239,8 @@ int choir_cmd_perf(int argc, char **argv)
     code = check_ranks(&job, nranks, true);
     if (code != 0)
         return code;
+    if (options.html != NULL && !choir_perf_file_try("perf", options.html))
+        return EXIT_FAILURE;
     return options.threads ? run_threads(&job, nranks)
                            : choir_perf_start("perf", argc, argv, nranks);
 }

@@ -9,6 +9,7 @@
  *   perf_start.c      ranks of our own
  *   perf_output.c     tables, JSON, progress
  *   perf_page.c       the page of --html
+ *   perf_file.c       files that are there when they are whole
  *
  * perf_shape.h, perf_values.h and perf_manner.h say what is measured and how; bench/peers measures others in the
  * same manner with the same headers.
@@ -16,6 +17,7 @@
 #ifndef CHOIR_PERF_H
 #define CHOIR_PERF_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -107,6 +109,23 @@ bool choir_perf_is_rank(void);
 /* Start `nranks` of this very command with its arguments through choir run; the exit code. */
 int choir_perf_start(const char *command, int argc, char **argv, int nranks);
 
+/* --- files (perf_file.c) ------------------------------------------------------------------------------ */
+
+/* Links lead to the place, and stay; a pipe or a device is nothing to put another file in the place of, and is written to. */
+struct perf_file {
+    const char *command, *name;
+    char path[PATH_MAX], draft[PATH_MAX + 16];
+    bool straight;
+    FILE *file;
+};
+
+/* Whether it can be written, which is better known before than after a measurement; false after a line. */
+bool choir_perf_file_try(const char *command, const char *name);
+/* NULL after a line. Strings are borrowed until the end. */
+FILE *choir_perf_file_begin(struct perf_file *file, const char *command, const char *name);
+/* False after a line; then what was there before is there still. */
+bool choir_perf_file_end(struct perf_file *file);
+
 /* --- one size (perf_case.c) -------------------------------------------------------------------------- */
 
 struct perf_row {
@@ -142,8 +161,7 @@ void choir_perf_put_head(const struct perf_report *report, const struct perf_mac
 void choir_perf_put_row(const struct perf_report *report, const struct perf_row *row);
 void choir_perf_put_end(const struct perf_report *report);
 void choir_perf_progress(const struct perf_report *report, size_t nbytes); /* 0: wipe it away */
-/* Closes the file. 0, or -1 with errno. */
-int choir_perf_write_page(const struct perf_report *report, FILE *page);
+void choir_perf_put_page(const struct perf_report *report, FILE *page);
 
 /* "sum" where it counts, else "none". */
 const char *choir_perf_redop(const struct perf_options *options);

@@ -15,12 +15,9 @@
 #include "perf.h"
 #include "commands.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { PASSES = 5, PASSES_LONG = 3, LONG = 4 << 20, NRANKS = 2, SIZES_MOST = 16 };
 
@@ -250,83 +247,8 @@ static void make_folders(const char *path)
     }
 }
 
-static bool complain(const char *path)
-{
-    fprintf(stderr, "choir tune: %s: %s\n", path, strerror(errno));
-    return false;
-}
-
-/* Where the figures end up: links lead there, and stay. */
-struct place {
-    char path[PATH_MAX];
-    bool straight; /* a pipe or a device: not something to put another file in the place of */
-};
-
-/* Beside the file, until it takes its place: that may be read at any moment. */
-static void name_draft(const char *path, char *out, size_t size)
-{
-    snprintf(out, size, "%s.%d", path, (int)getpid());
-}
-
-/* What a link to nothing leads to is known once it is there. */
-static bool follow_dangling(const char *path, struct place *out)
-{
-    FILE *file = fopen(path, "we");
-
-    if (file == NULL)
-        return complain(path);
-    fclose(file);
-    if (realpath(path, out->path) == NULL)
-        return complain(path);
-    unlink(out->path);
-    return true;
-}
-
-static bool find_place(const char *path, struct place *out)
-{
-    struct stat st;
-
-    *out = (struct place){ 0 };
-    make_folders(path);
-    if (stat(path, &st) == 0) {
-        if (S_ISDIR(st.st_mode)) {
-            errno = EISDIR;
-            return complain(path);
-        }
-        out->straight = !S_ISREG(st.st_mode);
-        if (!out->straight)
-            return realpath(path, out->path) != NULL || complain(path);
-    } else if (lstat(path, &st) == 0) {
-        return follow_dangling(path, out);
-    }
-    if ((size_t)snprintf(out->path, sizeof(out->path), "%s", path) < sizeof(out->path))
-        return true;
-    errno = ENAMETOOLONG;
-    return complain(path);
-}
-
-/* Better known before than after the measurement. */
-static bool can_write(const char *path)
-{
-    char draft[PATH_MAX + 16];
-    struct place place;
-    FILE *file;
-
-    if (!find_place(path, &place))
-        return false;
-    if (place.straight)
-        return access(place.path, W_OK) == 0 || complain(path);
-    name_draft(place.path, draft, sizeof(draft));
-    file = fopen(draft, "we");
-    if (file == NULL)
-        return complain(path);
-    fclose(file);
-    unlink(draft);
-    return true;
-}
-
 /* The figures, and what is to be thought of them. */
-static bool put_figures(FILE *file, const struct tuning *t, const choir_blob *text)
+static void put_figures(FILE *file, const struct tuning *t, const choir_blob *text)
 {
     const struct perf_machine *m = &t->meanwhile;
 
@@ -335,30 +257,17 @@ static bool put_figures(FILE *file, const struct tuning *t, const choir_blob *te
         file,
         "# measured at load %.2f; meanwhile others kept %.2f processors busy, %.1f %% was stolen%s\n",
         m->load, m->others, m->steal, m->quiet ? "" : ": NOT QUIET, not to be trusted");
-    return ferror(file) == 0;
 }
 
 static bool write_file(const char *path, const struct tuning *t, const choir_blob *text)
 {
-    char draft[PATH_MAX + 16];
-    struct place place;
-    FILE *file;
-    bool good;
+    struct perf_file file;
 
-    if (!find_place(path, &place))
+    make_folders(path);
+    if (choir_perf_file_begin(&file, "tune", path) == NULL)
         return false;
-    name_draft(place.path, draft, sizeof(draft));
-    file = fopen(place.straight ? place.path : draft, "we");
-    if (file == NULL)
-        return complain(path);
-    good = put_figures(file, t, text);
-    good = fclose(file) == 0 && good;
-    good = good && (place.straight || rename(draft, place.path) == 0);
-    if (!good)
-        complain(path);
-    if (!good && !place.straight)
-        unlink(draft);
-    return good;
+    put_figures(file.file, t, text);
+    return choir_perf_file_end(&file);
 }
 
 static int write_down(struct tuning *t, const char *path, bool show)
@@ -457,8 +366,11 @@ int choir_cmd_tune(int argc, char **argv)
             return choir_cmd_usage("tune", "%s: use --output", choir_last_error());
         path = usual;
     }
-    if (!choir_perf_is_rank())
-        return show || can_write(path) ? choir_perf_start("tune", argc, argv, NRANKS)
-                                       : EXIT_FAILURE;
-    return run_as_rank(path, show);
+    if (choir_perf_is_rank())
+        return run_as_rank(path, show);
+    if (!show)
+        make_folders(path);
+    if (!show && !choir_perf_file_try("tune", path))
+        return EXIT_FAILURE;
+    return choir_perf_start("tune", argc, argv, NRANKS);
 }

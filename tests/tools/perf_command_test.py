@@ -66,8 +66,18 @@ for args, word in (([], "operation"), (["allredcue"], "allredcue"), (["allreduce
                    (["allreduce", "--html", ""], '""'), (["allreduce", "--machine", "here"], "--explain-cost")):
     done = perf(*args)
     check(done.returncode == 2 and done.stderr.count("\n") == 1 and done.stdout == "" and word in done.stderr, args, done)
-done = perf("allreduce", "-n", 2, "-e", 8, "--html", "nowhere/x.html")
-check(done.returncode == 1 and "nowhere/x.html" in done.stderr, done)
+# A page that cannot be written is told before ranks are started, in one line; what is there stays until another is whole.
+for how in ([], ["--threads"]):
+    done = perf("allreduce", "-n", 2, "-e", 8, *how, "--html", "nowhere/x.html")
+    check(done.returncode == 1 and done.stderr == "choir perf: nowhere/x.html: No such file or directory\n" and done.stdout == "", done)
+done = subprocess.run([CHOIR, "run", "--no-prefix", "-n", "2", CHOIR, "perf", "allreduce", "-e", "8", "--html", "nowhere/x.html"],
+                      capture_output=True, text=True, env=ENV)
+check(done.returncode == 1 and done.stderr.startswith("choir perf: nowhere/x.html: No such") and "choir perf: rank" not in done.stderr, done)
+pathlib.Path("before.html").write_text("as it was")
+done = perf("allreduce", "-n", 2, "-b", "512T", "-e", "512T", "--html", "before.html", *QUICK)
+check(done.returncode == 1 and pathlib.Path("before.html").read_text() == "as it was" and os.listdir() == ["before.html"], done, os.listdir())
+done = perf("allreduce", "-n", 2, "-e", 8, "--html", "before.html", *QUICK)
+check(done.returncode == 0 and "</html>" in pathlib.Path("before.html").read_text() and os.listdir() == ["before.html"], done, os.listdir())
 
 # Every operation, with three ranks that do not divide the sizes, a root that is not 0; also in place, as threads, with every round verified.
 for op in OPERATIONS:
