@@ -38,13 +38,14 @@ def check_row(row, op, ranks):
         check(0 < spread["p10"] <= spread["p50"] <= spread["p90"], op, row)
     rivals = built - {"choir", "before", "limit"}
     if rivals:
-        check(row["best"]["name"] == min(rivals, key=lambda name: row["us"][name]["p50"]), op, row)
+        # Two may be as fast.
+        check(row["best"]["name"] in rivals and row["us"][row["best"]["name"]]["p50"] == min(row["us"][name]["p50"] for name in rivals), op, row)
     check({"cpu", "processors", "load", "steal_percent", "others_busy", "quiet"} <= set(row["machine"]), row)
 
 
 check({"choir", "limit"} <= built, built)
 # All operations, all contenders, a size that is no multiple of anything; the report has a card for each.
-done = compare("all", "-n", "2", "--sizes", "8,5003", "--blocks", "2", "--ms", "1", "--out", "report.html")
+done = compare("all", "-n", "2", "--sizes", "5003,8,5003", "--blocks", "2", "--ms", "1", "--out", "report.html")
 check(done.returncode == 0, done)
 rows = [json.loads(line) for line in pathlib.Path("report.json").read_text().splitlines()]
 check([(r["op"], r["bytes"]) for r in rows] == [(op, size) for op in OPERATIONS for size in ([0] if op == "barrier" else [8, 5003])], rows)
@@ -56,6 +57,9 @@ check(len(drawings) == len(OPERATIONS) and "http" not in page and "src=" not in 
 for drawing in drawings:
     ET.fromstring(drawing)
     check("nan" not in drawing and "inf" not in drawing, drawing)
+    width, height = map(float, re.search(r"viewBox='0 0 (\d+) (\d+)'", drawing).groups())
+    points = [tuple(map(float, point.split(","))) for line in re.findall(r"points='([^']+)'", drawing) for point in line.split()]
+    check(all(0 <= x <= width and 0 <= y <= height for x, y in points), "outside the plot:", points)
 html.parser.HTMLParser().feed(page)
 
 # One operation: a table, then JSON. Ranks that outnumber processors, or do not divide the size, are no trouble.
@@ -75,7 +79,9 @@ check(done.returncode == 0 and "with the barrier before it" in done.stdout, done
 # Called wrongly.
 for args, word in (([], "OP"), (["allredcue"], "allredcue"), (["allreduce", "--sizes", "8X"], "--sizes"), (["allreduce", "-n", "two"], "-n"),
                    (["allreduce", "-n", "0"], "at least 1"), (["allreduce", "--sizes", "8:64:1"], "--sizes"), (["allreduce", "--sizes", "0"], "--sizes"),
-                   (["allreduce", "--sizes", ""], "--sizes"), (["allreduce", "-n", "2,4"], "one number of ranks"), (["allreduce", "--ms", "-1"], "--ms")):
+                   (["allreduce", "--sizes", ""], "--sizes"), (["allreduce", "-n", "2,4"], "one number of ranks"), (["allreduce", "--ms", "-1"], "--ms"),
+                   (["allreduce", "--ms", "0"], "--ms"), (["allreduce", "--ms", "nan"], "--ms"), (["allreduce", "--ms", "inf"], "--ms"),
+                   (["allreduce", "--blocks", "0"], "--blocks"), (["allreduce", "--json", "--table"], "not allowed with")):
     done = compare(*args)
     check(done.returncode == 2 and word in done.stderr and not done.stdout, args, done)
 done = compare("allreduce", "--with", "nccl")
