@@ -20,8 +20,7 @@ static void help(void)
 {
     printf(
         "usage: choir explain OPERATION [options]\n\n"
-        "OPERATION is allreduce, broadcast, reduce, allgather, reduce_scatter, gather, scatter,\n"
-        "alltoall or barrier.\n\n"
+        "  allreduce, broadcast, reduce, allgather, reduce_scatter, gather, scatter, alltoall, barrier\n\n"
         "  --ranks N        how many ranks (4)\n"
         "  --bytes SIZE     the larger of a rank's input and output, such as 64K (1M)\n"
         "  --algo NAME      explain this algorithm instead of the one that would be chosen\n"
@@ -31,7 +30,8 @@ static void help(void)
         "  --in-place       input and output are one buffer\n"
         "  --apart          the ranks do not share memory\n"
         "  --processors N   how many processors the ranks share (as this process has)\n"
-        "  --svg FILE       draw the steps of all ranks; \"-\" is standard output\n");
+        "  --svg FILE       draw the steps of all ranks; \"-\" is standard output\n"
+        "  --help           this text\n");
 }
 
 /* --- values of options ----------------------------------------------------------------------------- */

@@ -53,6 +53,27 @@ check(complete("run", "--color", "a") == {"auto", "always"}, complete("run", "--
 check(complete("run", "--timeout", "") == set(), "a number cannot be completed")
 check(complete("info", "--") >= {"--json", "--params"}, complete("info", "--"))
 
+# Operations where one is asked for, and nothing else: before and behind options, whose values are not taken for it.
+COLLECTIVES = set("allreduce broadcast reduce allgather reduce_scatter gather scatter alltoall barrier".split())
+for command, operations in (("perf", COLLECTIVES - {"reduce_scatter"} | {"reducescatter", "sendrecv"}), ("simulate", COLLECTIVES), ("explain", COLLECTIVES)):
+    check(complete(command, "") == operations, command, complete(command, ""))
+    check(complete(command, "allr") == {"allreduce"}, command, complete(command, "allr"))
+    check(complete(command, "allreduce", "") == set(), command, "has one operation, not also", complete(command, "allreduce", ""))
+    option = "-n" if command == "perf" else "--ranks"
+    check(complete(command, option, "2", "allr") == {"allreduce"}, command, complete(command, option, "2", "allr"))
+    check(complete(command, "--type", "=", "f64", "allr") == {"allreduce"}, command, complete(command, "--type", "=", "f64", "allr"))
+    check(complete(command, option, "") == set(), command, "a number cannot be completed")
+    check(complete(command, "allreduce", "--ty") == {"--type"}, command, complete(command, "allreduce", "--ty"))
+    told = subprocess.run([CHOIR, command, "--help"], capture_output=True, text=True).stdout
+    check(complete(command, "-") == set(re.findall(r"^  (--?[a-z-]+)", told, re.M)) > {"--help"}, command, complete(command, "-"))
+check(complete("perf", "--bind", "") == {"core", "none"}, complete("perf", "--bind", ""))
+check(complete("tune", "--") == {"--output", "--show", "--help"} and complete("tune", "") == set(), complete("tune", "--"), complete("tune", ""))
+pathlib.Path("page.html").touch()
+for words in (("perf", "allreduce", "--html", "pag"), ("simulate", "--svg", "pag"), ("tune", "--output", "pag"), ("trace", "pag"), ("trace", "--json", "x", "pag"),
+              ("store", "get", "pag")):
+    check(complete(*words) == {"page.html"}, words, complete(*words))
+check({"get", "set", "compare-set"} < complete("store", ""), complete("store", ""))
+
 # What comes after the options is another command's line.
 os.mkdir("folder")
 pathlib.Path("folder-file").touch()

@@ -63,6 +63,43 @@ _choir_run()
     esac
 }
 
+# The words that a command's first operand can be: each at the beginning of a line, or all in lines "a, b, c".
+_choir_operands()
+{
+    _choir_words "$1" '[a-z][a-z-]*' "$2"
+    "$1" "$2" --help 2>/dev/null | sed -n 's/^  \([a-z_]*\(, [a-z_]*\)\{1,\}\)$/\1/p' | tr -d ','
+}
+
+_choir_other()
+{
+    local current=$2 previous=$3 command=${COMP_WORDS[1]} i operands=0 usage takes value
+    usage=$("$1" "$command" --help 2>/dev/null | head -n 1)
+    # Options with the names of their values: " -n=N --html=FILE".
+    takes=" $("$1" "$command" --help 2>/dev/null | sed -n 's/^  \(--\{0,1\}[a-z-]*\) \([^ ]\{1,\}\).*/\1=\2/p' | tr '\n' ' ')"
+    for ((i = 2; i < COMP_CWORD; i++)); do
+        if [[ ${COMP_WORDS[i]} != -* ]]; then
+            ((operands++))
+        elif [[ ${COMP_WORDS[i + 1]} == = ]]; then
+            ((i += 2))
+        elif [[ $takes == *" ${COMP_WORDS[i]}="* ]]; then
+            ((i++))
+        fi
+    done
+    if [[ $previous == -* && $takes == *" $previous="* ]]; then
+        value=${takes#*" $previous="}
+        case ${value%% *} in
+        FILE) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+        HOW) mapfile -t COMPREPLY < <(compgen -W "core none" -- "$current") ;;
+        esac
+    elif [[ $current == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(_choir_words "$1" '--\{0,1\}[a-z-]*' "$command")" -- "$current")
+    elif ((operands == 0)) && [[ -n $(_choir_operands "$1" "$command") ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(_choir_operands "$1" "$command")" -- "$current")
+    elif [[ $usage == *FILE* || $usage == *URL* ]]; then
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    fi
+}
+
 _choir()
 {
     local current=$2 commands
@@ -74,12 +111,8 @@ _choir()
         ((COMP_CWORD > 2)) || mapfile -t COMPREPLY < <(compgen -W "$(_choir_words "$1" '[a-z]*')" -- "$current")
     elif [[ ${COMP_WORDS[1]} == run ]]; then
         _choir_run "$@"
-    elif [[ $current == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$(_choir_words "$1" '--[a-z-]*' "${COMP_WORDS[1]}")" -- "$current")
-    elif ((COMP_CWORD == 2)) && [[ -n $(_choir_words "$1" '[a-z][a-z-]*' "${COMP_WORDS[1]}") ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$(_choir_words "$1" '[a-z][a-z-]*' "${COMP_WORDS[1]}")" -- "$current")
     else
-        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        _choir_other "$@"
     fi
 }
 
