@@ -63,6 +63,14 @@ def processors():
     return len(os.sched_getaffinity(0))
 
 
+def cores():
+    """Those that our processors are hardware threads of."""
+    try:
+        return len({pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text() for cpu in os.sched_getaffinity(0)})
+    except OSError:
+        return processors()
+
+
 def family_ticks():
     """CPU time of this process and of all that descend from it."""
     parent, ticks = {}, {}
@@ -129,7 +137,9 @@ def commands(name, build, nranks, folder, how):
         return [[str(pathlib.Path(build).resolve() / "bin/choir"), "run", "-n", str(nranks), "--no-prefix", "--bind", "none", "--",
                  program, folder, how]]
     if name == "openmpi":
+        threads = not crowded and nranks > cores()  # as many as there are cores is all that it starts otherwise
         return [["mpirun.openmpi", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--bind-to", "none",
+                 *(["--use-hwthread-cpus"] if threads else []),
                  *(["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"] if crowded else []), "-n", str(nranks),
                  program, folder, how, name]]
     if name == "mpich":

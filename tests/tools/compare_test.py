@@ -76,6 +76,15 @@ check(set(row.get("us", {})) == {"choir", "limit"} and row.get("best", 1) is Non
 done = compare("barrier", "-n", "2", "--blocks", "9", "--ms", "1", "--with", "limit", "--hot", "--table", "--whole")
 check(done.returncode == 0 and "with the barrier before it" in done.stdout, done)
 
+# Open MPI is told that hardware threads are processors too, where there are not cores enough, and that ranks outnumber them.
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(SOURCE / "bench/peers"))
+import contenders  # noqa: E402
+for cores, processors, ranks, told in ((1, 2, 2, "--use-hwthread-cpus"), (2, 2, 2, None), (2, 4, 2, None), (2, 4, 3, "--use-hwthread-cpus"), (1, 2, 3, "--oversubscribe")):
+    contenders.cores, contenders.processors = lambda: cores, lambda: processors
+    command = contenders.commands("openmpi", BUILD, ranks, "folder", "bound")[0]
+    check([word for word in command if word in ("--use-hwthread-cpus", "--oversubscribe")] == ([told] if told else []), cores, processors, ranks, command)
+
 # Called wrongly.
 for args, word in (([], "OP"), (["allredcue"], "allredcue"), (["allreduce", "--sizes", "8X"], "--sizes"), (["allreduce", "-n", "two"], "-n"),
                    (["allreduce", "-n", "0"], "at least 1"), (["allreduce", "--sizes", "8:64:1"], "--sizes"), (["allreduce", "--sizes", "0"], "--sizes"),
