@@ -213,6 +213,8 @@ static choir_status read_file(const char *path, char *text)
         rc = ch_fail_errno("machine file %s: read", path);
     else if (used == FILE_MOST)
         rc = ch_fail(CHOIR_ERR_INVALID, "machine file %s: longer than %d bytes", path, FILE_MOST);
+    else if (memchr(text, '\0', used) != NULL)
+        rc = ch_fail(CHOIR_ERR_INVALID, "machine file %s: it has a NUL byte, and is no text", path);
     ch_sys_close(fd);
     text[used] = '\0';
     return rc;

@@ -35,6 +35,9 @@ pathlib.Path("bad").write_text("wait_us 1\nwhat 3\n")
 done = simulate("allreduce", "--machine", "bad")
 check(done.returncode == 2 and "line 2" in done.stderr and "what" in done.stderr, done)
 
+pathlib.Path("nul").write_bytes(b"\0wait_us 1\n")
+done = simulate("allreduce", "--machine", "nul")
+check(done.returncode == 2 and "NUL" in done.stderr and not done.stdout, done)
 # Every operation from 2 to 65,536 ranks. Log-step algorithms are all played, never below the bound, and grow slowly.
 for op in OPERATIONS:
     began = time.monotonic()
