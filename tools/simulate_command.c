@@ -87,6 +87,14 @@ static void put_machine(const choir_machine *m, const struct request *r)
         m->host_gbs, m->net_us, m->net_gbs);
 }
 
+static void put_ratio(double value, double bound)
+{
+    if (bound > 0)
+        printf("%8.2f", value / bound);
+    else
+        printf("%8s", "-");
+}
+
 static void put_answer(const struct answer *a)
 {
     printf("\n%-20s %14s %8s %10s %14s %8s  %s\n", "algorithm", "time, us", "/ bound", "messages",
@@ -100,12 +108,10 @@ static void put_answer(const struct answer *a)
             printf("%-20s %14s %s\n", row->algo, "-", row->objection);
             continue;
         }
-        printf("%-20s %14.2f %8.2f %10.0f %14.0f ", row->algo, row->us, row->us / a->bound.us,
-               row->messages, row->sent);
-        if (a->bound.sent > 0 && row->messages > 0)
-            printf("%8.2f", row->sent / a->bound.sent);
-        else
-            printf("%8s", "-");
+        printf("%-20s %14.2f ", row->algo, row->us);
+        put_ratio(row->us, a->bound.us);
+        printf(" %10.0f %14.0f ", row->messages, row->sent);
+        put_ratio(row->sent, row->messages > 0 ? a->bound.sent : 0);
         printf("  %s\n", row->how);
     }
 }
@@ -287,6 +293,8 @@ static int answer(const struct request *r)
     choir_machine_init(&machine);
     if (r->machine != NULL && choir_machine_load(r->machine, &machine) != CHOIR_OK)
         return choir_cmd_failed("simulate");
+    if (r->json && r->svg != NULL && strcmp(r->svg, "-") == 0)
+        return choir_cmd_usage("simulate", "--json and --svg - both want standard output");
     if (r->opts.root >= r->nranks)
         return choir_cmd_usage("simulate", "--root %d: there are %d ranks", r->opts.root,
                                r->nranks);

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -26,7 +27,8 @@ def check(condition, *told):
 
 for args, word in (([], "operation"), (["sum"], "sum"), (["allreduce", "reduce"], "reduce"), (["allreduce", "--bogus"], "--bogus"),
                    (["allreduce", "--ranks"], "needs a value"), (["allreduce", "--ranks", 1], '"1"'), (["allreduce", "--ranks", 65537], "65537"),
-                   (["allreduce", "--bytes", "x"], '"x"'), (["reduce", "--ranks", 4, "--root", 4], "4 ranks"), (["allreduce", "--type", "f33"], "f33")):
+                   (["allreduce", "--bytes", "x"], '"x"'), (["reduce", "--ranks", 4, "--root", 4], "4 ranks"), (["allreduce", "--type", "f33"], "f33"),
+                   (["allreduce", "--json", "--svg", "-"], "standard output")):
     done = simulate(*args)
     check(done.returncode == 2 and done.stderr.count("\n") == 1 and done.stdout == "" and word in done.stderr, args, done)
 done = simulate("allreduce", "--machine", "nowhere")
@@ -38,6 +40,11 @@ check(done.returncode == 2 and "line 2" in done.stderr and "what" in done.stderr
 pathlib.Path("nul").write_bytes(b"\0wait_us 1\n")
 done = simulate("allreduce", "--machine", "nul")
 check(done.returncode == 2 and "NUL" in done.stderr and not done.stdout, done)
+# Where nothing costs anything there is nothing to compare with.
+pathlib.Path("zero").write_text("".join(f"{name}_us 0\n" for name in ("call", "message", "host", "net", "wait")))
+done = simulate("barrier", "--ranks", 4, "--machine", "zero")
+check(done.returncode == 0 and "nan" not in done.stdout and re.search(r"dissemination +0\.00 +- +2 +0 +- ", done.stdout), done)
+
 # Every operation from 2 to 65,536 ranks. Log-step algorithms are all played, never below the bound, and grow slowly.
 for op in OPERATIONS:
     began = time.monotonic()
