@@ -35,6 +35,9 @@ bool choir_cmd_size(const char *text, size_t *out);
 bool choir_cmd_type(const char *text, choir_type *out);
 bool choir_cmd_redop(const char *text, choir_redop *out);
 
+/* The option at argv[i]: its name, and what would be its value, which may be NULL. True if both are one word, "--type=f32". */
+bool choir_cmd_option(char **argv, int i, char *name_out, size_t size, const char **value_out);
+
 /* --- commands about one operation (operation_line.c) ----------------------------------------------- */
 
 /* COMMAND OPERATION [options] */

@@ -9,20 +9,31 @@
 
 #include <choir/choir.h>
 
+bool choir_cmd_option(char **argv, int i, char *name_out, size_t size, const char **value_out)
+{
+    const char *equals = strchr(argv[i], '=');
+    size_t n = equals != NULL ? (size_t)(equals - argv[i]) : strlen(argv[i]);
+
+    snprintf(name_out, size, "%.*s", (int)n, argv[i]);
+    *value_out = equals != NULL ? equals + 1 : argv[i + 1];
+    return equals != NULL;
+}
+
 /* An option with its value, if it takes one, at argv[*i]. */
 static int take_option(struct choir_cmd_line *line, char **argv, int *i)
 {
-    const char *name = argv[*i], *value = argv[*i + 1];
-    bool known = false;
+    char name[32];
+    const char *value;
+    bool known = false, one = choir_cmd_option(argv, *i, name, sizeof(name), &value);
 
-    if (line->take_switch(name, line->request))
+    if (!one && line->take_switch(name, line->request))
         return 0;
     if (line->take_value(name, value, line->request, &known)) {
-        ++*i;
+        *i += one ? 0 : 1;
         return 0;
     }
     if (!known)
-        return choir_cmd_usage(line->command, "there is no option \"%s\"", name);
+        return choir_cmd_usage(line->command, "there is no option \"%s\"", argv[*i]);
     if (value == NULL)
         return choir_cmd_usage(line->command, "%s needs a value", name);
     return choir_cmd_usage(line->command, "%s cannot be \"%s\"", name, value);

@@ -138,22 +138,20 @@ static bool take_switch(const char *name, struct perf_options *o)
     return false;
 }
 
-/* "--type=f32" is "--type" "f32". */
-static int take(int argc, char **argv, int *i, struct perf_options *o)
+static int take(char **argv, int *i, struct perf_options *o)
 {
-    char name[32], *value = strchr(argv[*i], '=');
-    size_t n = value != NULL ? (size_t)(value - argv[*i]) : strlen(argv[*i]);
-    const char *expects;
+    char name[32];
+    const char *value, *expects;
+    bool one = choir_cmd_option(argv, *i, name, sizeof(name), &value);
 
-    snprintf(name, sizeof(name), "%.*s", (int)n, argv[*i]);
     expects = expected(name);
     if (expects == NULL && take_switch(argv[*i], o))
         return 0;
     if (expects == NULL)
         return choir_cmd_usage("perf", "there is no option \"%s\"", argv[*i]);
-    if (value == NULL && *i + 1 >= argc)
+    if (value == NULL)
         return choir_cmd_usage("perf", "%s needs a value: %s", name, expects);
-    value = value != NULL ? value + 1 : argv[++*i];
+    *i += one ? 0 : 1;
     if (!take_value(name, value, o))
         return choir_cmd_usage("perf", "%s: \"%s\" is not %s", name, value, expects);
     return 0;
@@ -194,7 +192,7 @@ int choir_perf_parse(int argc, char **argv, struct perf_options *o)
     };
     for (int i = 1; i < argc && code == 0; i++) {
         if (argv[i][0] == '-') {
-            code = take(argc, argv, &i, o);
+            code = take(argv, &i, o);
         } else if (o->op != PERF_NOPS) {
             code = choir_cmd_usage("perf", "one operation, not also \"%s\"", argv[i]);
         } else {

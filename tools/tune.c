@@ -346,7 +346,10 @@ int choir_cmd_tune(int argc, char **argv)
     bool show = false;
 
     for (int i = 1; i < argc; i++) {
-        bool valued = strcmp(argv[i], "--output") == 0 || strcmp(argv[i], "--terminal") == 0;
+        char name[32];
+        const char *value;
+        bool one = choir_cmd_option(argv, i, name, sizeof(name), &value);
+        bool valued = strcmp(name, "--output") == 0 || strcmp(name, "--terminal") == 0;
 
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             help();
@@ -356,10 +359,12 @@ int choir_cmd_tune(int argc, char **argv)
             show = true;
         else if (!valued)
             return choir_cmd_usage("tune", "there is no option \"%s\"", argv[i]);
-        else if (i + 1 == argc || argv[i + 1][0] == '\0')
-            return choir_cmd_usage("tune", "%s needs a value", argv[i]);
-        else if (strcmp(argv[i++], "--output") == 0)
-            path = argv[i];
+        else if (value == NULL || value[0] == '\0')
+            return choir_cmd_usage("tune", "%s needs a value", name);
+        else if (strcmp(name, "--output") == 0)
+            path = value;
+        if (valued && !one)
+            i++;
     }
     if (path == NULL && !show) {
         if (choir_machine_path(usual, sizeof(usual)) != CHOIR_OK)

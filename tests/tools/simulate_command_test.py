@@ -28,7 +28,7 @@ def check(condition, *told):
 for args, word in (([], "operation"), (["sum"], "sum"), (["allreduce", "reduce"], "reduce"), (["allreduce", "--bogus"], "--bogus"),
                    (["allreduce", "--ranks"], "needs a value"), (["allreduce", "--ranks", 1], '"1"'), (["allreduce", "--ranks", 65537], "65537"),
                    (["allreduce", "--bytes", "x"], '"x"'), (["reduce", "--ranks", 4, "--root", 4], "4 ranks"), (["allreduce", "--type", "f33"], "f33"),
-                   (["allreduce", "--json", "--svg", "-"], "standard output")):
+                   (["allreduce", "--type=f33"], "f33"), (["allreduce", "--json=1"], "--json=1"), (["allreduce", "--json", "--svg", "-"], "standard output")):
     done = simulate(*args)
     check(done.returncode == 2 and done.stderr.count("\n") == 1 and done.stdout == "" and word in done.stderr, args, done)
 done = simulate("allreduce", "--machine", "nowhere")
@@ -40,6 +40,7 @@ check(done.returncode == 2 and "line 2" in done.stderr and "what" in done.stderr
 pathlib.Path("nul").write_bytes(b"\0wait_us 1\n")
 done = simulate("allreduce", "--machine", "nul")
 check(done.returncode == 2 and "NUL" in done.stderr and not done.stdout, done)
+check(simulate("allreduce", "--ranks=8", "--bytes=4K", "--json").stdout == simulate("allreduce", "--ranks", 8, "--bytes", "4K", "--json").stdout, "--ranks=8")
 # Where nothing costs anything there is nothing to compare with.
 pathlib.Path("zero").write_text("".join(f"{name}_us 0\n" for name in ("call", "message", "host", "net", "wait")))
 done = simulate("barrier", "--ranks", 4, "--machine", "zero")

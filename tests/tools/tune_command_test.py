@@ -23,7 +23,7 @@ def check(condition, *told):
         failures.append(" ".join(map(str, told)))
 
 
-for args, word in ((["--bogus"], "--bogus"), (["--output"], "needs a value")):
+for args, word in ((["--bogus"], "--bogus"), (["--output"], "needs a value"), (["--output="], "needs a value"), (["--show=1"], "--show=1")):
     done = choir("tune", *args)
     check(done.returncode == 2 and done.stderr.count("\n") == 1 and not done.stdout and word in done.stderr, args, done)
 done = choir("tune", env={k: v for k, v in ENV.items() if k not in ("HOME", "XDG_CONFIG_HOME")})
@@ -80,7 +80,7 @@ check(done.returncode == 0 and "broken" in done.stderr and "line 1" in done.stde
 # Somebody else at work is noticed, loudly, and noted.
 check(re.search(r"^# measured at load \d+\.\d+; meanwhile others kept \d", found[0].read_text(), re.M), found[0].read_text())
 busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-done = choir("tune", "--output", "disturbed")
+done = choir("tune", "--output=disturbed")
 busy.kill()
 busy.wait()
 check(done.returncode == 0 and "choir tune: *** NOT QUIET" in done.stderr and "NOT QUIET" in pathlib.Path("disturbed").read_text(), done)
