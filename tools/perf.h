@@ -163,6 +163,9 @@ void choir_perf_put_end(const struct perf_report *report);
 void choir_perf_progress(const struct perf_report *report, size_t nbytes); /* 0: wipe it away */
 void choir_perf_put_page(const struct perf_report *report, FILE *page);
 
+/* How far the model is from p50, in percent. */
+double choir_perf_off(const struct perf_row *row);
+
 /* "sum" where it counts, else "none". */
 const char *choir_perf_redop(const struct perf_options *options);
 

@@ -35,8 +35,7 @@ void choir_perf_put_head(const struct perf_report *r, const struct perf_machine 
     fflush(stdout);
 }
 
-/* How far the model is from p50, in percent. */
-static double off(const struct perf_row *row)
+double choir_perf_off(const struct perf_row *row)
 {
     return row->us.p50 > 0 ? 100 * (row->model_us / row->us.p50 - 1) : 0;
 }
@@ -44,7 +43,7 @@ static double off(const struct perf_row *row)
 static void put_model(const struct perf_row *row)
 {
     if (row->model_us > 0)
-        printf("%10.2f %+5.0f%%  ", row->model_us, off(row));
+        printf("%10.2f %+5.0f%%  ", row->model_us, choir_perf_off(row));
     else
         printf("%10s %6s  ", "-", "-");
 }
@@ -89,7 +88,8 @@ static void put_object(const struct perf_report *r, const struct perf_row *row)
            o->in_place ? "true" : "false", o->threads ? "true" : "false",
            r->bound ? "true" : "false");
     if (row->model_us > 0)
-        printf("\"model_us\": %.3f, \"model_off_percent\": %.1f, ", row->model_us, off(row));
+        printf("\"model_us\": %.3f, \"model_off_percent\": %.1f, ", row->model_us,
+               choir_perf_off(row));
     put_machine(&row->machine);
     printf("}\n");
 }

@@ -227,16 +227,22 @@ static void put_words(FILE *page, const struct perf_report *r)
 
 static void put_table(FILE *page, const struct perf_report *r)
 {
-    fprintf(page, "<table><tr><th>size, B<th>elements<th>p50, us<th>min, us<th>p99, us<th>mean, us"
-                  "<th>algbw, GB/s<th>busbw, GB/s<th>wrong<th>algorithm</tr>\n");
+    fprintf(page,
+            "<table><tr><th>size, B<th>elements<th>p50, us<th>min, us<th>p99, us<th>mean, us"
+            "<th>algbw, GB/s<th>busbw, GB/s<th>wrong%s<th>algorithm</tr>\n",
+            r->options->explain_cost ? "<th>model, us<th>off" : "");
     for (size_t i = 0; i < r->nrows; i++) {
         const struct perf_row *row = &r->rows[i];
 
         fprintf(page,
-                "<tr><td>%zu<td>%zu<td>%.2f<td>%.2f<td>%.2f<td>%.2f<td>%.3f<td>%.3f<td>%" PRIu64
-                "<td>%s</tr>\n",
+                "<tr><td>%zu<td>%zu<td>%.2f<td>%.2f<td>%.2f<td>%.2f<td>%.3f<td>%.3f<td>%" PRIu64,
                 row->nbytes, row->count, row->us.p50, row->us.min, row->us.p99, row->us.mean,
-                row->algbw, row->busbw, row->wrong, row->algo);
+                row->algbw, row->busbw, row->wrong);
+        if (r->options->explain_cost && row->model_us > 0)
+            fprintf(page, "<td>%.2f<td>%+.0f %%", row->model_us, choir_perf_off(row));
+        else if (r->options->explain_cost)
+            fprintf(page, "<td>-<td>-");
+        fprintf(page, "<td>%s</tr>\n", row->algo);
     }
     fprintf(page, "</table>\n");
 }

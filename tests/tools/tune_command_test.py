@@ -55,6 +55,9 @@ check(done.returncode == 0 and len(rows) == 6 and "choir tune" not in done.stder
 for row in rows:
     check(row["fresh"] is True and 0.02 < row["model_us"] / row["p50_us"] < 50, row)
     check(abs(100 * (row["model_us"] / row["p50_us"] - 1) - row["model_off_percent"]) < 1, row)
+done = choir("perf", "allreduce", "-n", 2, "-b", "4K", "-e", "4K", "--explain-cost", "--json", "--html", "page.html")
+row, page = json.loads(done.stdout), pathlib.Path("page.html").read_text()
+check("<th>model, us<th>off" in page and f"<td>{row['model_us']:.2f}<td>{row['model_off_percent']:+.0f} %" in page, row, page[-500:])
 done = choir("perf", "sendrecv", "-n", 2, "-e", 8, "--iters", 5, "--explain-cost")
 check(done.returncode == 0 and " - " in done.stdout.splitlines()[-2], done)
 done = choir("perf", "allreduce", "-n", 2, "-e", 8, "--explain-cost", "--machine", "nowhere")
