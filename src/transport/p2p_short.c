@@ -43,6 +43,8 @@ static CH_NOINLINE void write_out(struct ch_p2p *p2p, struct peer *peer)
     size_t budget = OUT_NBYTES;
 
     ch_p2p_pump_out(p2p, peer, &budget);
+    if (budget == 0)
+        p2p->rung = true; /* there may be more, and room for it, of which nobody else tells */
     p2p->filled |= peer->out.busy;
 }
 

@@ -2,6 +2,7 @@
 #include "transport/mesh_test.h"
 
 #include "base/error.h"
+#include "base/sys.h"
 #include "transport/p2p_state.h"
 
 enum { ROOM = 4 * CH_P2P_EAGER, LOOKS = 3, CONTEXT = 7, TAG = 3, CHECK = 5 };
@@ -141,6 +142,37 @@ CHOIR_TEST(what_is_late_is_looked_for_again)
     CHOIR_CHECK_EQ(ch_p2p_short(mesh.p2p[1], both, 1, LOOKS, NULL), (size_t)0);
     CHOIR_CHECK(!both[0].late);
     ch_p2p_cancel(mesh.p2p[1], &transfer, CHOIR_ERR_TIMEOUT);
+    mesh_close(&mesh);
+}
+
+/* What a receive writes for others has a limit. Who seems to be asleep is told of the rest: there is room for it, so its reader rings nobody. */
+CHOIR_TEST(what_is_left_to_be_written_is_told)
+{
+    static unsigned char much[2][8 * CH_P2P_EAGER];
+    struct iovec from = { much[0], sizeof(much[0]) }, to = { much[1], sizeof(much[1]) };
+    struct ch_transfer send = { 0 }, recv = { 0 };
+    uint64_t rings;
+    int bell;
+
+    mesh_open(&mesh, 2, ROOM);
+    bell = mesh.waiters[1].bell.fd;
+    fill(much[0], sizeof(much[0]), 9);
+    ch_p2p_recv(mesh.p2p[0], &recv, 1, CONTEXT, TAG + 1, CHECK, &to, 1);
+    ch_p2p_send(mesh.p2p[1], &send, 0, CONTEXT, TAG + 1, CHECK, &from, 1);
+    ch_p2p_progress(mesh.p2p[0]);
+    while (ch_p2p_progress(mesh.p2p[1]))
+        ; /* until it is full */
+    ch_p2p_progress(mesh.p2p[0]);
+    CHOIR_CHECK(sent(8));
+    atomic_store(&mesh.words[1].nasleep, 1);
+    CHOIR_CHECK_EQ(ch_sys_read(bell, &rings, sizeof(rings)), -1);
+    CHOIR_CHECK(got(8));
+    CHOIR_CHECK_EQ(ch_sys_read(bell, &rings, sizeof(rings)), 8);
+    CHOIR_CHECK(ch_p2p_progress(mesh.p2p[1]));
+    atomic_store(&mesh.words[1].nasleep, 0);
+    mesh_settle(&mesh);
+    CHOIR_CHECK(is_done(&send) && is_done(&recv));
+    check_filled(much[1], sizeof(much[1]), 9);
     mesh_close(&mesh);
 }
 
