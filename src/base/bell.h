@@ -17,7 +17,8 @@
  * a registered process (membarrier, GLOBAL_EXPEDITED), and the poster needs none. Where a kernel or
  * a container does not permit that, posters fence: `needs_fence` tells those of other processes.
  *
- * Modelled in tests/model/doorbell.pml; the alternatives that lost: docs/design/waiting.md.
+ * Modelled in tests/model/doorbell.pml (rings of bytes: full_ring.pml); the alternatives that lost:
+ * docs/design/waiting.md.
  */
 #ifndef CH_BELL_H
 #define CH_BELL_H

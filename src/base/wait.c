@@ -268,18 +268,13 @@ static bool order_stores(void)
     return ch_sys_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0;
 }
 
-void ch_bell_wants_more(const struct ch_bell *own)
-{
-    /* Relaxed: of our own threads. Who is not asleep yet orders before it is. */
-    if (atomic_load_explicit(&own->word->nasleep, memory_order_relaxed) == 0)
-        return;
-    (void)order_stores(); /* should it fail, whoever sleeps naps (sleep_once()) */
-    ch_bell_ring(own);
-}
-
 void ch_waiter_wants_more(struct ch_waiter *waiter)
 {
-    ch_bell_wants_more(&waiter->bell);
+    /* Relaxed: of our own threads. Who is not asleep yet orders before it is. */
+    if (atomic_load_explicit(&waiter->bell.word->nasleep, memory_order_relaxed) == 0)
+        return;
+    (void)order_stores(); /* should it fail, whoever sleeps naps (sleep_once()) */
+    ch_bell_ring(&waiter->bell);
 }
 
 /* Publish that one more thread is about to sleep, in front of every look that follows. *seat_out is where to

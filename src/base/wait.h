@@ -73,8 +73,6 @@ void ch_waiter_stand(struct ch_waiter *waiter, int seat);
 /* For a condition that tells posters by a word of its own which posts it needs, so that they ring for no others:
  * to be called after a store to that word, for those who count as asleep already. They look again. */
 void ch_waiter_wants_more(struct ch_waiter *waiter);
-/* The same by the owner's own bell. */
-void ch_bell_wants_more(const struct ch_bell *own);
 
 struct ch_wait {
     struct ch_waiter *waiter;

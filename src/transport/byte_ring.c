@@ -110,6 +110,18 @@ void ch_byte_ring_commit(struct ch_byte_ring_end *end, size_t nbytes)
         ch_bell_after_store(end->bell);
 }
 
+/* Whoever finds the ring full may leave it to the reader to ring, and so looks once more in order: of its `written` and the reader's
+ * `taken`, each followed by a full fence and a look at the other, at least one is seen (tell_writer()). One fence for each
+ * filling is enough: who finds it full again has written nothing since. */
+static size_t space_in_order(struct ch_byte_ring_end *end, size_t wanted, choir_status *rc_out)
+{
+    if (end->ordered == end->mine)
+        return 0;
+    end->ordered = end->mine;
+    CH_FULL_FENCE();
+    return space(end, wanted, rc_out);
+}
+
 choir_status ch_byte_ring_write(struct ch_byte_ring_end *end, const struct iovec *iov, int niov,
                                 size_t *done_out)
 {
@@ -119,6 +131,8 @@ choir_status ch_byte_ring_write(struct ch_byte_ring_end *end, const struct iovec
     for (int i = 0; i < niov && wanted < end->room; i++)
         wanted += smaller(iov[i].iov_len, end->room);
     room = space(end, wanted, &rc);
+    if (room == 0 && rc == CHOIR_IN_PROGRESS)
+        room = space_in_order(end, wanted, &rc);
     for (int i = 0; i < niov && done < room; i++) {
         size_t n = smaller(iov[i].iov_len, room - done);
 
@@ -150,14 +164,16 @@ static size_t available(struct ch_byte_ring_end *end, size_t wanted, choir_statu
     return (size_t)(end->theirs - end->mine);
 }
 
-/* After a take: a writer that saw the ring full before it may sleep until it is told. It stored `written`
- * before it looked for the last time (or orders and looks once more: p2p_state.h, `filled`), so ours is the newest if it sleeps
- * (bell.h); if it does not, it looks at `taken` again by itself. */
+/* After a take: a writer that saw the ring full before it may sleep until it is told. If it sleeps we see that it does (bell.h), but
+ * it, or another thread of its rank, may have filled the ring in its last look or later. So there is a fence here as well
+ * as there (space_in_order()): either we see that the ring was full, or who filled it sees that it is not. */
 static void tell_writer(const struct ch_byte_ring_end *end, uint64_t taken_before)
 {
+    if (!ch_bell_may_sleep(end->bell))
+        return;
+    CH_FULL_FENCE();
     /* Relaxed: nothing is read through it. */
-    if (ch_bell_may_sleep(end->bell) &&
-        atomic_load_explicit(&end->ring->written, memory_order_relaxed) - taken_before >= end->room)
+    if (atomic_load_explicit(&end->ring->written, memory_order_relaxed) - taken_before >= end->room)
         ch_bell_ring(end->bell);
 }
 

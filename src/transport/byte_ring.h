@@ -57,6 +57,7 @@ struct ch_byte_ring_end {
     uint64_t mine;              /* what this side has written or taken */
     bool past_caches;           /* what is taken is not read soon */
     uint64_t theirs;          /* the other side's, as last seen: spares a look at its cache line */
+    uint64_t ordered;         /* a writer's: `mine` when it last looked for room behind a fence */
     struct ch_copy_ways ways; /* of what is written */
 };
 

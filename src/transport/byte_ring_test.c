@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/arch.h"
 #include "base/mem.h"
 #include "base/sys.h"
 #include "base/wait.h"
@@ -137,6 +138,85 @@ CHOIR_TEST(a_full_ring_rings_its_writer)
     atomic_store(&word->nasleep, 0);
     ch_waiter_fini(&waiter);
     ch_free(ring);
+    ch_free(word);
+}
+
+/* One side fills the ring while the other makes room, at the same moment: whoever finds it full is rung for. Half of it is there before. */
+enum { RACES = 300000, RACE_ROOM = 64 };
+
+struct race {
+    struct ch_byte_ring *ring;
+    struct ch_waiter waiter; /* the writer's, who seems to be asleep all the time */
+    _Atomic uint64_t go, done;
+};
+
+static void await(_Atomic uint64_t *turn, uint64_t value)
+{
+    for (unsigned looks = 1; atomic_load(turn) != value; looks++) {
+        if (looks % 4096 == 0)
+            sched_yield();
+    }
+}
+
+static void *make_room(void *arg)
+{
+    struct race *race = arg;
+    struct ch_byte_ring_end end = { .ring = race->ring,
+                                    .room = RACE_ROOM,
+                                    .bell = &race->waiter.bell };
+    uint64_t races = RACES / choir_test_slowness();
+    unsigned char buf[RACE_ROOM];
+    size_t done;
+
+    for (uint64_t turn = 1; turn <= 2 * races; turn += 2) {
+        await(&race->go, turn);
+        CHOIR_CHECK_OK(ch_byte_ring_take(&end, buf, RACE_ROOM / 2, &done));
+        atomic_store(&race->done, turn);
+        await(&race->go, turn + 1);
+        while (ch_byte_ring_take(&end, buf, RACE_ROOM, &done) == CHOIR_OK)
+            ; /* what is left */
+        atomic_store(&race->done, turn + 1);
+    }
+    return NULL;
+}
+
+CHOIR_TEST_TIMED(who_fills_a_ring_is_told_of_room, 60)
+{
+    static struct race race;
+    struct ch_bell_word *word = ch_zalloc_aligned(CH_CACHE_UNIT, sizeof(*word));
+    struct ch_byte_ring_end end = { .ring = race.ring = new_ring(RACE_ROOM), .room = RACE_ROOM };
+    struct choir_test_random random = { 7 };
+    unsigned char half[RACE_ROOM / 2] = { 0 };
+    struct iovec iov = { half, sizeof(half) }, one = { half, 1 };
+    uint64_t rings;
+    size_t done;
+    pthread_t reader;
+
+    CHOIR_CHECK(word != NULL);
+    CHOIR_CHECK_OK(ch_waiter_init(&race.waiter, word));
+    atomic_store(&word->nasleep, 1);
+    CHOIR_CHECK_EQ(pthread_create(&reader, NULL, make_room, &race), 0);
+    for (uint64_t turn = 1; turn <= 2 * (uint64_t)(RACES / choir_test_slowness()); turn += 2) {
+        bool full, rung;
+
+        CHOIR_CHECK_OK(ch_byte_ring_write(&end, &iov, 1, &done));
+        atomic_store(&race.go, turn);
+        for (uint64_t n = choir_test_random(&random) % 64; n > 0; n--)
+            ch_arch_relax();
+        CHOIR_CHECK_OK(ch_byte_ring_write(&end, &iov, 1, &done));
+        full = ch_byte_ring_write(&end, &one, 1, &done) == CHOIR_IN_PROGRESS;
+        await(&race.done, turn);
+        rung = ch_sys_read(race.waiter.bell.fd, &rings, sizeof(rings)) > 0;
+        if (full && !rung)
+            CHOIR_FAIL("race %llu: it is full, and who made room rang nobody",
+                       (unsigned long long)turn / 2);
+        atomic_store(&race.go, turn + 1);
+        await(&race.done, turn + 1);
+    }
+    pthread_join(reader, NULL);
+    atomic_store(&word->nasleep, 0);
+    ch_waiter_fini(&race.waiter);
+    ch_free(race.ring);
     ch_free(word);
 }
 

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/wait.h"
 #include "transport/p2p_state.h"
 
 /* What one call moves for one peer at most, each way: nobody has the lock for long. */
@@ -154,19 +153,16 @@ void ch_p2p_leave_slow(struct ch_p2p *p2p) CH_NO_TSA
     struct ch_list *link;
     choir_error record;
     uint64_t context;
-    bool refused, rung, filled;
+    bool refused, rung;
 
     do {
         while ((link = ch_list_pop_front(&p2p->callbacks)) != NULL)
             ch_list_push_back(&callbacks, link);
         refused = next_refusal_locked(p2p, &context, &record);
         rung = p2p->rung;
-        filled = p2p->filled;
-        p2p->rung = p2p->filled = false;
+        p2p->rung = false;
         ch_unlock(&p2p->lock);
-        if (filled)
-            ch_bell_wants_more(&p2p->bell);
-        else if (rung)
+        if (rung)
             ch_bell_after_store(&p2p->bell);
         call_back(&callbacks);
         if (refused) {
@@ -290,7 +286,6 @@ static bool pump(struct ch_p2p *p2p, struct peer *peer)
     } while (again && in > 0 && out > 0 && read > 0);
     if (in == 0 || out == 0 || read == 0)
         p2p->rung = true; /* there may be more: whoever sleeps must look again */
-    p2p->filled |= moved && peer->out.busy;
     return moved;
 }
 
@@ -306,7 +301,6 @@ static void push(struct ch_p2p *p2p, struct peer *peer)
     ch_p2p_pump_out(p2p, peer, &out);
     if (out == 0)
         p2p->rung = true;
-    p2p->filled |= peer->out.busy;
 }
 
 bool ch_p2p_progress(struct ch_p2p *p2p)

@@ -45,7 +45,6 @@ static CH_NOINLINE void write_out(struct ch_p2p *p2p, struct peer *peer)
     ch_p2p_pump_out(p2p, peer, &budget);
     if (budget == 0)
         p2p->rung = true; /* there may be more, and room for it, of which nobody else tells */
-    p2p->filled |= peer->out.busy;
 }
 
 static inline void account(struct ch_p2p *p2p, struct peer *peer, uint32_t credit, uint32_t charge)
@@ -153,7 +152,7 @@ static CH_ALWAYS_INLINE bool all_of(struct ch_p2p *p2p, struct ch_short *parts, 
 /* Something is to be done without the lock. Refusals are not by this: whoever has some comes back for them. */
 static inline bool has_more(const struct ch_p2p *p2p)
 {
-    return p2p->rung || p2p->filled || !ch_list_empty(&p2p->callbacks);
+    return p2p->rung || !ch_list_empty(&p2p->callbacks);
 }
 
 size_t ch_p2p_short(struct ch_p2p *p2p, struct ch_short *parts, size_t count, int looks,

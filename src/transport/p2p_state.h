@@ -177,9 +177,6 @@ struct ch_p2p {
     size_t read_from, read_to; /* see ch_p2p_read_from() */
     size_t kept_max;           /* CH_P2P_KEPT, less in tests; the same on all ranks */
     uint32_t nholding;         /* peers that hold messages back */
-    /* A ring was filled, or found full, after whoever sleeps has looked at it for the last time. Its reader tells a sleeper of
-     * room only if it sees that it is full, and it may not have: look again when the lock is given back, in order. */
-    bool filled;
     bool rung; /* a transfer is done or there is more to do: ring when the lock is given back */
     choir_error no_memory; /* for a peer whose record there is no memory for */
 
@@ -233,8 +230,7 @@ static inline void ch_p2p_leave(struct ch_p2p *p2p) CH_RELEASES(&p2p->lock) CH_N
 {
     bool rung = p2p->rung;
 
-    if (CH_UNLIKELY(!ch_list_empty(&p2p->callbacks) || !ch_list_empty(&p2p->refusals) ||
-                    p2p->filled)) {
+    if (CH_UNLIKELY(!ch_list_empty(&p2p->callbacks) || !ch_list_empty(&p2p->refusals))) {
         ch_p2p_leave_slow(p2p);
         return;
     }

@@ -2,6 +2,7 @@
 #include "transport/mesh_test.h"
 
 #include "base/error.h"
+#include "base/sys.h"
 
 enum { ROOM = 4096, BIG = CH_P2P_EAGER + CH_P2P_PIECE + 5 };
 
@@ -541,6 +542,37 @@ CHOIR_TEST(a_large_message_does_not_hold_up_a_small_one)
     mesh_close(&mesh);
     ch_free(out);
     ch_free(in);
+}
+
+static bool was_rung(uint32_t rank)
+{
+    uint64_t rings;
+
+    return ch_sys_read(mesh.waiters[rank].bell.fd, &rings, sizeof(rings)) > 0;
+}
+
+/* While somebody of a rank seems to be asleep (the service thread, most likely): who fills a ring does not wake it, whoever
+ * makes room does. */
+CHOIR_TEST(only_room_wakes_who_waits_for_room)
+{
+    mesh_open(&mesh, 2, ROOM);
+    recv_from(1, 1, 0, 7, 1, CH_P2P_EAGER);
+    atomic_store(&mesh.words[0].nasleep, 1);
+    send_to(0, 0, 1, 7, 1, CH_P2P_EAGER);
+    CHOIR_CHECK(!was_rung(0));
+    for (int lap = 0; lap < 3; lap++) {
+        CHOIR_ROW("lap %d", lap);
+        CHOIR_CHECK(!ch_p2p_progress(mesh.p2p[0])); /* it is full */
+        CHOIR_CHECK(!was_rung(0));
+        CHOIR_CHECK(ch_p2p_progress(mesh.p2p[1]));
+        CHOIR_CHECK(was_rung(0));
+        CHOIR_CHECK(ch_p2p_progress(mesh.p2p[0]));
+        CHOIR_CHECK(!was_rung(0));
+    }
+    atomic_store(&mesh.words[0].nasleep, 0);
+    mesh_settle(&mesh);
+    check_got(1, 0, CH_P2P_EAGER);
+    mesh_close(&mesh);
 }
 
 CHOIR_TEST_TIMED(more_than_two_gibibytes, 120)
