@@ -203,6 +203,17 @@ def completion_is_seen_without_waiting(rank, size):
     check(work.get_future_result().wait(), 0, "the future's result")
 
 
+def who_asks_whether_it_is_done_does_not_hang(rank, size):
+    """The thread that completes the future drops the input, for which it needs the interpreter's lock: this one has it."""
+    for _ in range(200):
+        whole = torch.empty(1000 * size)
+        work = dist.all_gather_into_tensor(whole, torch.ones(1000), async_op=True)
+        future = work.get_future()
+        while not work.is_completed():
+            pass
+        check(future.wait()[0].sum().item(), 1000.0 * size, "what was gathered")
+
+
 def many_under_way(rank, size):
     ts = [torch.full((i + 1,), float(rank + i)) for i in range(50)]
     works = [dist.all_reduce(t, async_op=True) for t in ts]
@@ -551,7 +562,7 @@ def unmatched_receive_is_no_reason_to_hang(rank, size):
 FUNCTIONS = [
     messages, messages_to_oneself, strided_messages, from_anybody, source_of_a_receive, several_messages_at_once,
     a_refused_message_ends_its_batch, a_refused_collective_ends_its_batch, futures_carry_the_tensors, callbacks_run_and_may_go_on, callbacks_may_wait_for_what_they_issue,
-    completion_is_seen_without_waiting, many_under_way, dropped_works_go_on, tensors_live_as_long_as_the_work,
+    completion_is_seen_without_waiting, who_asks_whether_it_is_done_does_not_hang, many_under_way, dropped_works_go_on, tensors_live_as_long_as_the_work,
     tensors_live_as_long_as_what_nobody_holds, tensors_may_get_other_memory, who_completes_a_future_himself, subgroups, splitting, sequence_numbers, names_and_options,
     monitored_barrier, a_hook_may_raise, who_may_not_coalesce_is_not_coalescing, profiler_sees_operations,
     flight_record, functional_collectives, bad_arguments_change_nothing, a_receive_times_out_alone,

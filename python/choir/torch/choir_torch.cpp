@@ -10,6 +10,7 @@
  *
  *   torch_errors.hpp    statuses as exceptions
  *   torch_tensors.hpp   tensors as buffers; torch_sparse.hpp those with indices
+ *   torch_callbacks.hpp Python's lock, and who calls it
  *   torch_work.hpp      what is under way
  *   torch_meeting.hpp   how a group is made
  *   torch_backend.hpp   what torch calls

@@ -17,36 +17,7 @@
 #include "torch_tensors.hpp"
 #include "torch_work.hpp"
 
-/* Of CPython's stable ABI, bound if the process has them: torch drops a backend with the interpreter's lock held, and
- * a callback that we would wait for may need it. */
-extern "C" {
-__attribute__((weak)) int Py_IsInitialized(void);
-__attribute__((weak)) int PyGILState_Check(void);
-__attribute__((weak)) void *PyEval_SaveThread(void);
-__attribute__((weak)) void PyEval_RestoreThread(void *state);
-}
-
 namespace {
-
-class WithoutInterpreterLock {
-  public:
-    WithoutInterpreterLock()
-    {
-        if (Py_IsInitialized != nullptr && PyGILState_Check != nullptr && Py_IsInitialized() &&
-            PyGILState_Check())
-            state_ = PyEval_SaveThread();
-    }
-    ~WithoutInterpreterLock()
-    {
-        if (state_ != nullptr)
-            PyEval_RestoreThread(state_);
-    }
-    WithoutInterpreterLock(const WithoutInterpreterLock &) = delete;
-    WithoutInterpreterLock &operator=(const WithoutInterpreterLock &) = delete;
-
-  private:
-    void *state_ = nullptr;
-};
 
 /* A group of the library's, while the backend or the end of the interpreter uses it. */
 struct Joined {

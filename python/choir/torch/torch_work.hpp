@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "torch_callbacks.hpp"
 #include "torch_tensors.hpp"
 
 namespace {
@@ -96,13 +97,11 @@ class ChoirWork : public c10d::Work {
         : c10d::Work(rank, type, title, profiled), work_(work), place_(std::move(place)),
           limit_ms_(limit_ms)
     {
-        if (work_ == nullptr)
-            finish();
     }
 
     ~ChoirWork() override
     {
-        if (work_ != nullptr && !completed_)
+        if (work_ != nullptr && !is_settled())
             leave_behind();
         choir_work_unref(work_);
     }
@@ -135,9 +134,12 @@ class ChoirWork : public c10d::Work {
 
     bool isSuccess() const override
     {
-        std::lock_guard<std::mutex> guard(mutex_);
+        return !is_settled() || !exception_;
+    }
 
-        return !exception_;
+    std::exception_ptr exception() const override
+    {
+        return is_settled() ? exception_ : nullptr;
     }
 
     bool wait(milliseconds timeout) override
@@ -328,26 +330,59 @@ class ChoirWork : public c10d::Work {
             future_->markCompleted(c10::IValue(outputs_));
     }
 
+    bool is_settled() const
+    {
+        /* Acquire, pairs with the release in settle_now(): the exception is seen. */
+        return settled_.load(std::memory_order_acquire);
+    }
+
     /* After the end: the exception is whole when this returns. */
     void settle()
     {
-        std::call_once(settled_, [this] {
-            std::exception_ptr failure;
+        if (C10_LIKELY(is_settled()))
+            return;
+        /* Relaxed: this only elects who settles; what it comes to travels with settled_. */
+        if (!settling_.exchange(true, std::memory_order_relaxed)) {
+            settle_now();
+            return;
+        }
+        WithoutInterpreterLock unlocked; /* who settles may need it */
+        std::unique_lock<std::mutex> guard(mutex_);
 
-            if (work_ != nullptr && choir_work_error_record(work_) != nullptr)
-                failure = to_exception(*choir_work_error_record(work_), *place_,
-                                       choir_optype_name(choir_work_op(work_)), limit_ms_);
-            if (!failure && last_step_) {
-                try {
-                    last_step_();
-                } catch (...) {
-                    failure = std::current_exception();
-                }
-            }
-            if (work_ != nullptr)
-                finish(failure);
-            kept_ = Kept();
-        });
+        cv_.wait(guard, [this] { return is_settled(); });
+    }
+
+    /* What is lent is dropped last, when nobody waits for us any more. Torch's lock is held for what calls nobody. */
+    void settle_now()
+    {
+        Kept dropped = std::move(kept_);
+        std::exception_ptr failure = outcome();
+
+        if (recordFunctionEndCallback_) {
+            log_instead_of_throwing("telling the profiler", recordFunctionEndCallback_);
+            recordFunctionEndCallback_ = nullptr;
+        }
+        {
+            std::lock_guard<std::mutex> guard(mutex_);
+
+            completed_ = true;
+            exception_ = failure;
+            /* Release, pairs with the acquire in is_settled(). */
+            settled_.store(true, std::memory_order_release);
+        }
+        cv_.notify_all();
+    }
+
+    std::exception_ptr outcome()
+    try {
+        if (work_ != nullptr && choir_work_error_record(work_) != nullptr)
+            return to_exception(*choir_work_error_record(work_), *place_,
+                                choir_optype_name(choir_work_op(work_)), limit_ms_);
+        if (last_step_)
+            last_step_();
+        return nullptr;
+    } catch (...) {
+        return std::current_exception();
     }
 
     choir_work *const work_;
@@ -356,7 +391,8 @@ class ChoirWork : public c10d::Work {
     Kept kept_;              /* lent to the operation; dropped when it is settled */
     Tensors outputs_;
     std::function<void()> last_step_;
-    std::once_flag settled_;
+    std::atomic<bool> settling_{ false }; /* somebody does */
+    std::atomic<bool> settled_{ false };
     std::atomic<bool> aborted_{ false };
     std::mutex futures_mutex_; /* guards making them */
     c10::intrusive_ptr<c10::ivalue::Future> future_, future_result_;
