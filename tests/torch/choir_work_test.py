@@ -189,6 +189,38 @@ def callbacks_may_wait_for_what_they_issue(rank, size):
     check(got[0].item(), float(size**5), "five sums, one after another")
 
 
+def callbacks_may_wait_for_what_was_there_before(rank, size):
+    """For a future, and for what comes of one to which they add a callback."""
+    t, others = torch.ones(4), torch.ones(4)
+    held = apart(list(range(size)))
+    waits = [lambda future: future.wait()[0].sum().item(), lambda future: future.then(lambda f: f.value()[0].sum().item()).wait()]
+    for i, wait in enumerate(waits):
+        if rank == 1:
+            dist.barrier(held)  # both are made before either is done
+        first, second = (dist.all_reduce(x, async_op=True).get_future() for x in (t, others))
+        result = first.then(lambda future: wait(second))
+        if rank != 1:
+            dist.barrier(held)
+        check(result.wait(), 4.0 * size ** (i + 1), "what the other one's future came to")
+
+
+def callbacks_come_in_order(rank, size):
+    """They may issue operations, of which the order must be the same on all ranks; one that takes longer than others as well."""
+    ts = [torch.full((i + 1,), 1.0) for i in range(20)]
+    inner = apart(list(range(size)))
+
+    def issue(i):
+        if i % size == rank:
+            time.sleep(0.01)
+        t = torch.full((i + 1,), float(i))
+        dist.all_reduce(t, group=inner)
+        return t[0].item()
+
+    futures = [dist.all_reduce(t, async_op=True).get_future() for t in ts]
+    chained = [future.then(lambda f, i=i: issue(i)) for i, future in enumerate(futures)]
+    check([future.wait() for future in chained], [float(i * size) for i in range(20)], "what the callbacks reduced")
+
+
 def completion_is_seen_without_waiting(rank, size):
     t = torch.ones(8)
     work = dist.all_reduce(t, async_op=True)
@@ -562,6 +594,7 @@ def unmatched_receive_is_no_reason_to_hang(rank, size):
 FUNCTIONS = [
     messages, messages_to_oneself, strided_messages, from_anybody, source_of_a_receive, several_messages_at_once,
     a_refused_message_ends_its_batch, a_refused_collective_ends_its_batch, futures_carry_the_tensors, callbacks_run_and_may_go_on, callbacks_may_wait_for_what_they_issue,
+    callbacks_may_wait_for_what_was_there_before, callbacks_come_in_order,
     completion_is_seen_without_waiting, who_asks_whether_it_is_done_does_not_hang, many_under_way, dropped_works_go_on, tensors_live_as_long_as_the_work,
     tensors_live_as_long_as_what_nobody_holds, tensors_may_get_other_memory, who_completes_a_future_himself, subgroups, splitting, sequence_numbers, names_and_options,
     monitored_barrier, a_hook_may_raise, who_may_not_coalesce_is_not_coalescing, profiler_sees_operations,

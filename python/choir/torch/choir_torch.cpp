@@ -43,7 +43,7 @@ void end_pending()
 {
     for (const std::shared_ptr<Joined> &joined : living().list())
         joined->end_pending();
-    Completers::all().wait(milliseconds(500));
+    (void)Completers::all().wait_for_all(milliseconds(500));
 }
 
 /* The record of the last operations, for PyTorch's analyser or for people, into a file. */

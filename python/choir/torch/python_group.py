@@ -43,14 +43,36 @@ def _translated(error: choir.Error, limit: float) -> Exception:
 # --- works -------------------------------------------------------------------------------------------
 
 _here = threading.local()
+PATIENCE = 1.0  # seconds; see Turns in torch_callbacks.hpp, which this does in small
+
+
+class Turns:
+    """The callbacks of one group's futures: in the order in which the operations ended, one after another."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.last = threading.Event()
+        self.last.set()
+
+    def take(self) -> tuple[threading.Event, threading.Event]:
+        """What to wait for, and what to set at the end."""
+        with self.lock:
+            before, self.last = self.last, threading.Event()
+            return before, self.last
+
+
+def _await_turn(_: Any) -> None:
+    before, _here.before = getattr(_here, "before", None), None
+    if before is not None:
+        before.wait(PATIENCE)
 
 
 class PythonWork(Work):
     """One operation under way; None: there was nothing to do."""
 
-    def __init__(self, work: choir.Work[Any] | None, outputs: list[torch.Tensor], kept: Any, limit: float) -> None:
+    def __init__(self, work: choir.Work[Any] | None, outputs: list[torch.Tensor], kept: Any, limit: float, turns: Turns) -> None:
         super().__init__()
-        self.work, self.outputs, self.kept, self.limit = work, outputs, kept, limit
+        self.work, self.outputs, self.kept, self.limit, self.turns = work, outputs, kept, limit, turns
         self.future: Any = None
 
     def _raise(self, error: choir.Error) -> None:
@@ -109,36 +131,36 @@ class PythonWork(Work):
     def get_future(self) -> Any:
         if self.future is None:
             self.future = torch.futures.Future()
-            if self.work is None:
-                self.future.set_result(self.outputs)
-            elif getattr(_here, "in_callback", False):
-                threading.Thread(target=self._complete_later, daemon=True).start()
+            self.future.add_done_callback(_await_turn)
+            if self.work is None or self.work.done():
+                self._complete()  # nobody has it yet
             else:
-                self.work.add_done_callback(self._complete)
+                nested = getattr(_here, "in_callback", False)  # and waited for there: it has no turn
+                self.work.add_done_callback(lambda work: self._hand_over(nested))
         return self.future
 
     def get_future_result(self) -> Any:
         return self.get_future().then(lambda future: 0 if self.is_success() else 2)
 
-    def _complete(self, work: choir.Work[Any]) -> None:
-        failed = self.exception()
-        _here.in_callback = True
-        try:
-            if failed is None:
-                self.future.set_result(self.outputs)
-            else:
-                self.future.set_exception(failed)
-        finally:
-            _here.in_callback = False
+    def _hand_over(self, nested: bool) -> None:
+        """To a thread of its own: a callback may wait for one whose turn comes later, which the library's thread completes."""
+        before, mine = (None, None) if nested else self.turns.take()
+        threading.Thread(target=self._complete_in_turn, args=(before, mine), daemon=True).start()
 
-    def _complete_later(self) -> None:
-        """On a thread of its own: the library's runs a callback, which may wait for this one."""
-        assert self.work is not None
+    def _complete_in_turn(self, before: threading.Event | None, mine: threading.Event | None) -> None:
+        _here.in_callback, _here.before = True, before
         try:
-            self.work.wait()
-        except choir.Error:
-            pass
-        self._complete(self.work)
+            self._complete()
+        finally:
+            if mine is not None:
+                mine.set()
+
+    def _complete(self) -> None:
+        failed = self.exception()
+        if failed is None:
+            self.future.set_result(self.outputs)
+        else:
+            self.future.set_exception(failed)
 
 
 # --- tensors -----------------------------------------------------------------------------------------
@@ -220,6 +242,7 @@ class PythonGroup(_Base):
         self._number, self._count = rank, size
         self._name, self._desc, self._store, self._splits = name, "undefined", store, 0
         self._url = url  # tells which network the ranks have in common
+        self._turns = Turns()
         try:
             self._group = _join(store, rank, size, timeout, name, url)
         except choir.Error as error:
@@ -271,12 +294,12 @@ class PythonGroup(_Base):
             work = call(*args, timeout=limit, async_op=not wait, **kwargs)
         except choir.Error as error:
             raise _translated(error, limit or self._group.timeout) from None
-        return None if wait else PythonWork(work, outputs, (args, kwargs), limit or self._group.timeout)
+        return None if wait else PythonWork(work, outputs, (args, kwargs), limit or self._group.timeout, self._turns)
 
     def _each(self, opts: Any, outputs: list[torch.Tensor], calls: list[Callable[..., Any]]) -> Any:
         """Several calls as one work."""
         if not calls:
-            return PythonWork(None, outputs, None, 0)
+            return PythonWork(None, outputs, None, 0, self._turns)
         limit = self._limit(opts)
         try:
             with self._group.batch(async_op=True) as batch:
@@ -284,7 +307,7 @@ class PythonGroup(_Base):
                     call(timeout=limit)
         except choir.Error as error:
             raise _translated(error, limit or self._group.timeout) from None
-        work = PythonWork(batch.work, outputs, calls, limit or self._group.timeout)
+        work = PythonWork(batch.work, outputs, calls, limit or self._group.timeout, self._turns)
         if opts is not None and not opts.asyncOp:
             work.wait()
             return None
@@ -321,7 +344,7 @@ class PythonGroup(_Base):
         with torch.no_grad():
             tensor.copy_(total)
             tensor._coalesced_(True)
-        return PythonWork(None, [tensor], None, 0) if opts.asyncOp else None
+        return PythonWork(None, [tensor], None, 0, self._turns) if opts.asyncOp else None
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         opts = opts if opts is not None else dist.AllreduceCoalescedOptions()

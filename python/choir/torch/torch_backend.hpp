@@ -21,12 +21,17 @@ namespace {
 
 /* A group of the library's, while the backend or the end of the interpreter uses it. */
 struct Joined {
-    explicit Joined(choir_group *group_) : group(group_) {}
+    Joined(choir_group *group_, std::shared_ptr<Turns> turns_)
+        : group(group_), turns(std::move(turns_))
+    {
+    }
     ~Joined()
     {
         WithoutInterpreterLock unlocked;
 
         choir_group_destroy(group);
+        if (!InCallback::here())
+            turns->wait_for_all();
     }
     Joined(const Joined &) = delete;
     Joined &operator=(const Joined &) = delete;
@@ -43,6 +48,7 @@ struct Joined {
     }
 
     choir_group *const group;
+    const std::shared_ptr<Turns> turns;
     std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook; /* set once, before the library knows of it */
 };
 
@@ -98,9 +104,11 @@ class ChoirBackend : public c10d::Backend {
 
         for (uint64_t global : options_->global_ranks_in_group)
             place->global_ranks.push_back((int64_t)global);
+        place->turns = std::make_shared<Turns>();
         place_ = place;
         joined_ = std::make_shared<Joined>(
-            join(*store, rank, size, options_->timeout, options_->group_name, url_, *place_));
+            join(*store, rank, size, options_->timeout, options_->group_name, url_, *place_),
+            place_->turns);
         group_ = joined_->group;
         (void)choir_group_set_timeout(group_, options_->timeout.count());
         init();
@@ -622,7 +630,15 @@ class ChoirBackend : public c10d::Backend {
 
     void waitForPendingWorks() override
     {
-        check(choir_group_wait_pending(group_, 0), "waitForPendingWorks", 0);
+        if (InCallback::here())
+            C10_THROW_ERROR(DistBackendError,
+                            "choir::waitForPendingWorks: a callback cannot wait for callbacks");
+        for (;;) { /* callbacks may issue operations */
+            check(choir_group_wait_pending(group_, 0), "waitForPendingWorks", 0);
+            if (joined_->turns->none())
+                return;
+            joined_->turns->wait_for_all();
+        }
     }
 
     void enableCollectivesTiming() override {} /* always on */
@@ -659,6 +675,10 @@ class ChoirBackend : public c10d::Backend {
     {
         enum { GRACE_MS = 1000 };
 
+        if (choir_group_wait_pending(group_, GRACE_MS) != CHOIR_OK)
+            return;
+        if (!InCallback::here())
+            (void)joined_->turns->wait_for_all(milliseconds(GRACE_MS));
         (void)choir_group_shutdown(group_, GRACE_MS);
     }
 

@@ -7,6 +7,7 @@
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,12 @@ using std::chrono::milliseconds;
 using Tensors = std::vector<Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/* What an error text needs to know of the group it happened in. */
+class Turns; /* torch_callbacks.hpp */
+
+/* What its operations need to know of a group, which may end before them. */
 struct Place {
     std::vector<int64_t> global_ranks; /* empty: ranks of the group are those of the job */
+    std::shared_ptr<Turns> turns;      /* of the callbacks */
 };
 
 std::string describe(const choir_error &error, const Place &place, const char *op, int64_t limit_ms)

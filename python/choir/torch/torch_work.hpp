@@ -11,7 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "torch_callbacks.hpp"
 #include "torch_tensors.hpp"
@@ -26,68 +25,9 @@ c10d::WorkResult to_result(choir_status status)
 }
 
 /*
- * The library runs callbacks one after another, on one thread. One of torch's may wait for the future of an operation
- * that it has issued itself (PowerSGD's does), and would wait for its own end. So what comes of a callback is
- * completed by a thread of its own.
- */
-class InCallback {
-  public:
-    InCallback()
-    {
-        here() = true;
-    }
-    ~InCallback()
-    {
-        here() = was_;
-    }
-    InCallback(const InCallback &) = delete;
-    InCallback &operator=(const InCallback &) = delete;
-
-    static bool &here()
-    {
-        static thread_local bool inside = false;
-
-        return inside;
-    }
-
-  private:
-    const bool was_ = here();
-};
-
-/* Those threads, for the end of the interpreter. */
-struct Completers {
-    std::mutex mutex;
-    std::condition_variable none;
-    int count = 0;
-
-    static Completers &all()
-    {
-        static auto *const the_completers = new Completers; /* never destroyed: threads may outlive statics */
-
-        return *the_completers;
-    }
-
-    void add(int more)
-    {
-        std::lock_guard<std::mutex> guard(mutex);
-
-        count += more;
-        if (count == 0)
-            none.notify_all();
-    }
-
-    void wait(milliseconds limit)
-    {
-        std::unique_lock<std::mutex> guard(mutex);
-
-        none.wait_for(guard, limit, [this] { return count == 0; });
-    }
-};
-
-/*
  * One operation under way. Whoever first learns of its end settles it, once: what is left to do for the result is
- * done, the exception kept, the profiler told. Futures are made when asked for, and completed by a callback of the
- * library's, on a thread of the library's.
+ * done, the exception kept, the profiler told. Futures are made when asked for, and completed by a thread of ours
+ * (torch_callbacks.hpp).
  */
 class ChoirWork : public c10d::Work {
   public:
@@ -117,7 +57,7 @@ class ChoirWork : public c10d::Work {
     void report_to_profiler()
     {
         if (recordFunctionEndCallback_)
-            on_done([](ChoirWork &work, choir_status) { work.isCompleted(); });
+            on_done([](ChoirWork &work, choir_status) { work.isCompleted(); }, false);
     }
 
     bool isCompleted() override
@@ -195,8 +135,7 @@ class ChoirWork : public c10d::Work {
 
             if (future_)
                 return future_;
-            future_ = c10::make_intrusive<c10::ivalue::Future>(
-                c10::ListType::create(c10::TensorType::get()));
+            future_ = make_future(c10::ListType::create(c10::TensorType::get()));
         }
         complete(*future_, [](ChoirWork &work, choir_status) { work.complete_future(); });
         return future_;
@@ -209,7 +148,7 @@ class ChoirWork : public c10d::Work {
 
             if (future_result_)
                 return future_result_;
-            future_result_ = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+            future_result_ = make_future(c10::IntType::get());
         }
         complete(*future_result_, [](ChoirWork &work, choir_status status) {
             work.future_result_->markCompleted((int64_t)to_result(status));
@@ -237,52 +176,104 @@ class ChoirWork : public c10d::Work {
     struct Call {
         c10::intrusive_ptr<ChoirWork> work;
         Done done;
+        bool calls_python;
+        bool nested; /* asked for in a callback: it is waited for there, and has no turn */
     };
 
-    static void run_call(void *arg, choir_work *work)
+    static void run_call(Call *given, uint64_t turn) noexcept
     {
-        std::unique_ptr<Call> call(static_cast<Call *>(arg));
-        InCallback inside;
+        std::unique_ptr<Call> call(given);
+        const std::shared_ptr<Turns> turns = call->work->place_->turns; /* the work may end here */
 
-        log_instead_of_throwing("telling of the end of an operation", [&] {
-            call->done(*call->work, choir_work_test(work));
-        });
+        {
+            InCallback inside(turns.get(), turn);
+
+            log_instead_of_throwing("telling of the end of an operation", [&] {
+                call->done(*call->work, choir_work_test(call->work->work_));
+            });
+        }
+        call.reset(); /* may drop tensors, which is part of it */
+        turns->end(turn);
     }
 
-    static void complete_later(Call *call)
+    /* On the library's thread, or at once on that of who asks. */
+    static void tell(void *arg, choir_work *work)
     {
-        choir_work *work = call->work->work_;
+        auto *call = static_cast<Call *>(arg);
 
-        (void)choir_work_wait(work, 0);
-        run_call(call, work);
-        Completers::all().add(-1);
+        (void)work;
+        if (!call->calls_python || asking())
+            run_call(call, Turns::NONE);
+        else
+            hand_over(call);
     }
 
-    void on_done(Done done)
+    static void hand_over(Call *call) noexcept
     {
-        auto call = std::make_unique<Call>(
-            Call{ c10::intrusive_ptr<ChoirWork>::reclaim_copy(this), done });
+        Turns &turns = *call->work->place_->turns;
+        const uint64_t turn = turns.take(!call->nested);
 
+        if (Completers::all().hand_over([call, turn] { run_call(call, turn); }))
+            return;
+        turns.end(turn);
+        InCallback on_library_thread; /* where it can wait for less */
+        run_call(call, Turns::NONE);
+    }
+
+    /* Whether this thread is asking the library for a callback: what is done already is called at once. */
+    static bool &asking()
+    {
+        static thread_local bool is_asking = false;
+
+        return is_asking;
+    }
+
+    void on_done(Done done, bool calls_python = true)
+    {
         if (work_ == nullptr) {
             done(*this, CHOIR_OK);
             return;
         }
-        if (C10_UNLIKELY(InCallback::here()))
-            start_completer(call.get());
-        else if (choir_work_on_done(work_, run_call, call.get()) != CHOIR_OK)
+        auto call = std::make_unique<Call>(Call{ c10::intrusive_ptr<ChoirWork>::reclaim_copy(this),
+                                                 done, calls_python, InCallback::here() });
+
+        if (C10_UNLIKELY(InCallback::on_library_thread())) {
+            wait_elsewhere(call.get());
+            (void)call.release();
+            return;
+        }
+        bool was_asking = asking();
+
+        asking() = true;
+        choir_status rc = choir_work_on_done(work_, tell, call.get());
+        asking() = was_asking;
+        if (rc != CHOIR_OK)
             raise_last(*place_, "getFuture", 0);
-        (void)call.release(); /* run_call() has it, or will */
+        (void)call.release(); /* tell() has it, or will */
     }
 
-    static void start_completer(Call *call)
+    /* In a hook: the library's thread may be about to wait for this one, and calls nobody meanwhile. */
+    void wait_elsewhere(Call *call)
     {
-        Completers::all().add(1);
-        try {
-            std::thread(complete_later, call).detach();
-        } catch (...) {
-            Completers::all().add(-1);
-            throw;
-        }
+        const uint64_t turn = place_->turns->take(false);
+
+        if (Completers::all().hand_over([call, turn] {
+                (void)choir_work_wait(call->work->work_, 0);
+                run_call(call, turn);
+            }))
+            return;
+        place_->turns->end(turn);
+        C10_THROW_ERROR(DistBackendError, "choir: no thread to complete a future");
+    }
+
+    /* Torch calls the callbacks of a future in the order in which they were added, when whoever waits for it knows: so
+     * the first of them waits for the turn of the others. */
+    static c10::intrusive_ptr<c10::ivalue::Future> make_future(c10::TypePtr type)
+    {
+        auto future = c10::make_intrusive<c10::ivalue::Future>(std::move(type));
+
+        future->addCallback([](c10::ivalue::Future &) { InCallback::await_turn(); }, false);
+        return future;
     }
 
     /* A future that others may have by now is completed in any case: if `done` cannot be called later, with why. */
