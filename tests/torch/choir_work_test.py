@@ -400,6 +400,20 @@ def a_hook_may_raise(rank, size):
 
 
 @choir_ranks.compiled_only
+def a_group_ends_after_its_hooks(rank, size):
+    """Also after one that takes longer than what a group without hooks is given for its end."""
+    group = apart(list(range(size)))
+    seen = []
+    check(group._has_hooks(), False, "hooks before there is one")
+    group._register_on_completion_hook(lambda info: (time.sleep(1.5), seen.append(info.seq)))
+    check(group._has_hooks(), True, "hooks")
+    raises(RuntimeError, lambda: group._register_on_completion_hook(lambda info: None), has="hook already")
+    dist.all_reduce(torch.ones(1), group=group)
+    dist.destroy_process_group(group)
+    check(len(seen), 1, "calls of the hook, when the group has ended")
+
+
+@choir_ranks.compiled_only
 def who_may_not_coalesce_is_not_coalescing(rank, size):
     """A second thread is refused, and its next operation is done, not put off."""
     group = apart(list(range(size)))
@@ -597,7 +611,7 @@ FUNCTIONS = [
     callbacks_may_wait_for_what_was_there_before, callbacks_come_in_order,
     completion_is_seen_without_waiting, who_asks_whether_it_is_done_does_not_hang, many_under_way, dropped_works_go_on, tensors_live_as_long_as_the_work,
     tensors_live_as_long_as_what_nobody_holds, tensors_may_get_other_memory, who_completes_a_future_himself, subgroups, splitting, sequence_numbers, names_and_options,
-    monitored_barrier, a_hook_may_raise, who_may_not_coalesce_is_not_coalescing, profiler_sees_operations,
+    monitored_barrier, a_hook_may_raise, a_group_ends_after_its_hooks, who_may_not_coalesce_is_not_coalescing, profiler_sees_operations,
     flight_record, functional_collectives, bad_arguments_change_nothing, a_receive_times_out_alone,
     a_wait_has_a_time_of_its_own,
     a_coalesced_call_has_a_time_of_its_own, outputs_that_cannot_be_written, who_is_late_is_named, different_calls_are_told, futures_carry_errors,

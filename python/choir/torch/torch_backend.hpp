@@ -625,7 +625,17 @@ class ChoirBackend : public c10d::Backend {
     {
         TORCH_CHECK(joined_->hook == nullptr, "choir: there is a completion hook already");
         joined_->hook = std::move(hook);
-        check(choir_group_on_done(group_, tell_hook, joined_.get()), "registerOnCompletionHook", 0);
+        choir_status rc = choir_group_on_done(group_, tell_hook, joined_.get());
+
+        if (rc != CHOIR_OK) {
+            std::exception_ptr failure = to_exception(*choir_last_error_record(), *place_,
+                                                      "registerOnCompletionHook", 0);
+
+            joined_->hook = nullptr;
+            std::rethrow_exception(failure);
+        }
+        /* hasHooks() looks whether there is one, and destroy_process_group() waits then; nobody calls it. */
+        onCompletionHook_ = [](std::shared_ptr<c10d::WorkInfo>) {};
     }
 
     void waitForPendingWorks() override
