@@ -172,6 +172,28 @@ else:
         check(word in out, False, f"{word} in {out}")
 
 
+def a_callback_that_takes_its_time():
+    """It has begun when the interpreter is to end, which it does afterwards."""
+    path = program("""
+import threading, time
+dist.init_process_group("choir")
+begun = threading.Event()
+if dist.get_rank() == 0:
+    def slow(future):
+        begun.set()
+        time.sleep(2.5)
+        print("called back", flush=True)
+
+    future = dist.irecv(torch.zeros(1), 1).get_future().then(slow)
+    dist.barrier()
+    begun.wait()
+else:
+    dist.barrier()
+    dist.send(torch.ones(1), 0)
+""")
+    run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, has="called back")
+
+
 # --- building ----------------------------------------------------------------------------------------------
 
 def built():
@@ -331,7 +353,7 @@ def another_torch_is_noticed():
 
 
 CASES = [
-    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group,
+    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time,
     one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, no_compiler_is_said,
     machines_and_compilers_have_parts_of_their_own,
     ranks_with_and_without_a_compiler, ranks_of_other_hosts_are_told_an_address, another_torch_is_noticed,

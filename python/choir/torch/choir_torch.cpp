@@ -41,9 +41,12 @@ void attach(const c10::intrusive_ptr<c10d::ProcessGroup> &pg, int64_t timeout_ms
 
 void end_pending()
 {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30); /* as docs/torch.md has it */
+    WithoutInterpreterLock unlocked;
+
     for (const std::shared_ptr<Joined> &joined : living().list())
-        joined->end_pending();
-    (void)Completers::all().wait_for_all(milliseconds(500));
+        joined->end_pending(until);
+    (void)Completers::all().wait_for_all(milliseconds(Joined::left_until(until)));
 }
 
 /* The record of the last operations, for PyTorch's analyser or for people, into a file. */

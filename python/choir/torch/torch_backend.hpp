@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,8 @@ struct Joined {
     {
         WithoutInterpreterLock unlocked;
 
+        if (lost)
+            return;
         choir_group_destroy(group);
         if (!InCallback::here())
             turns->wait_for_all();
@@ -36,19 +39,34 @@ struct Joined {
     Joined(const Joined &) = delete;
     Joined &operator=(const Joined &) = delete;
 
-    /* The interpreter is about to end: what is pending must call no Python later. */
-    void end_pending() const
+    /* The interpreter is about to end: what is pending must call no Python later. What has begun to is waited for: it would
+     * need the interpreter's lock once more, which ends its thread. */
+    void end_pending(std::chrono::steady_clock::time_point until)
     {
         enum { GRACE_MS = 500 };
 
-        if (choir_group_wait_pending(group, GRACE_MS) != CHOIR_ERR_TIMEOUT)
-            return;
-        choir_group_abort(group);
-        (void)choir_group_wait_pending(group, GRACE_MS);
+        if (choir_group_wait_pending(group, GRACE_MS) == CHOIR_ERR_TIMEOUT) {
+            choir_group_abort(group);
+            lost = choir_group_wait_pending(group, left_until(until)) == CHOIR_ERR_TIMEOUT;
+        }
+        if (!turns->wait_for_all(milliseconds(left_until(until))))
+            lost = true;
+        if (lost)
+            LOG(WARNING) << "choir: a callback is still running when the interpreter ends";
+    }
+
+    /* At least 1, which is none for the library. */
+    static int64_t left_until(std::chrono::steady_clock::time_point until)
+    {
+        auto left = std::chrono::duration_cast<milliseconds>(until -
+                                                             std::chrono::steady_clock::now());
+
+        return std::max<int64_t>(left.count(), 1);
     }
 
     choir_group *const group;
     const std::shared_ptr<Turns> turns;
+    std::atomic<bool> lost{ false }; /* a callback may never return: its group is left as it is */
     std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook; /* set once, before the library knows of it */
 };
 

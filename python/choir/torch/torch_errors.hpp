@@ -7,6 +7,9 @@
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -71,11 +74,18 @@ std::exception_ptr to_exception(const choir_error &error, const Place &place, co
     std::rethrow_exception(to_exception(*choir_last_error_record(), place, op, limit_ms));
 }
 
-/* For what the library calls, or Python through ctypes: they are C, and nothing may be thrown through them. */
+/* For what the library calls, or Python through ctypes: they are C, and nothing may be thrown through them. A thread that
+ * asks for the interpreter's lock after its end is unwound, by something that must not be caught, nor pass through what
+ * throws nothing: so it stays here, until the process ends. */
 template <class Step> void log_instead_of_throwing(const char *what, Step step) noexcept
 {
     try {
         step();
+#ifdef __GLIBCXX__
+    } catch (const abi::__forced_unwind &) {
+        for (;;)
+            pause();
+#endif
     } catch (const std::exception &error) {
         LOG(ERROR) << "choir: " << what << " failed: " << error.what();
     } catch (...) {
