@@ -267,6 +267,12 @@ def no_compiler_is_said():
             has="something is wrong here")  # fmt: skip
 
 
+def a_part_that_does_not_compile_fails_the_tests():
+    with tempfile.TemporaryDirectory() as cache:
+        run(sys.executable, pathlib.Path(__file__).with_name("choir_death_test.py"), expected=1, has="compiling for torch",
+            env={"CXX": str(compiler("exit 1")), "CHOIR_CACHE_DIR": cache})  # fmt: skip
+
+
 def machines_and_compilers_have_parts_of_their_own():
     """One home for several machines; and one that cannot be loaded all the same is said."""
     path = program("""
@@ -355,6 +361,7 @@ def another_torch_is_noticed():
 CASES = [
     torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time,
     one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, no_compiler_is_said,
+    a_part_that_does_not_compile_fails_the_tests,
     machines_and_compilers_have_parts_of_their_own,
     ranks_with_and_without_a_compiler, ranks_of_other_hosts_are_told_an_address, another_torch_is_noticed,
 ]  # fmt: skip

@@ -21,6 +21,20 @@ REFUSED = {
     "test_monitored_barrier_wait_all_ranks": BY_NAME,
 }
 
+# What the tables give to MPI alone, and "choir" does; those of subgroups run from three ranks on.
+OF_MPI = [
+    f"test_all_to_all{form}" for form in (
+        "", "_complex", "_full_group", "_single_equal_split", "_single_equal_split_complex", "_single_equal_split_full_group",
+        "_single_unequal_split", "_single_unequal_split_complex", "_single_unequal_split_full_group")
+]  # fmt: skip
+OF_MPI_IN_SUBGROUPS = ["test_all_to_all_group", "test_all_to_all_single_equal_split_group", "test_all_to_all_single_unequal_split_group"]
+
+
+def check_those_of_mpi(results, size):
+    names = OF_MPI + (OF_MPI_IN_SUBGROUPS if size > 2 else [])
+    check([(name, results.get(name, {"what": "missing"})["what"]) for name in names], [(name, "passed") for name in names],
+          "tests that are MPI's")  # fmt: skip
+
 
 def run(backend, size, patterns=(), **more):
     """One result for each test, by name: what came of it, why, how long it took. `more` of the environment."""

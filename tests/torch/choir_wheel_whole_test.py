@@ -14,11 +14,14 @@ choir_ranks.need_choir_torch()
 
 import choir_wheel  # noqa: E402
 
+LEAST_IN_PYTHON = 0.8  # of what passes compiled: the rest wants coalescing, or to see a backend below the group
+
 choir_ranks.build_backend()
 for size in (2, 3, 4):
     by_backend = {backend: choir_wheel.run(backend, size) for backend in ("choir", "gloo")}
     choir_wheel.compare(by_backend, size)
     choir_wheel.check_all_passed(by_backend["choir"])
+    choir_wheel.check_those_of_mpi(by_backend["choir"], size)
     behind = [name for name, row in by_backend["gloo"].items()
               if row["what"] == "passed" and by_backend["choir"][name]["what"] != "passed"]  # fmt: skip
     choir_ranks.check(sorted(set(behind) - set(choir_wheel.REFUSED)), [], "tests that gloo alone passes")
@@ -30,3 +33,7 @@ for size in (2, 3, 4):
             if by_backend["choir"][name]["what"] == "passed" and row["what"] != "passed":
                 print(f"  {name}: compiled passed, in Python {row['what']}: {choir_wheel.why(row)}")
         choir_wheel.check_all_passed(python)
+        choir_wheel.check_those_of_mpi(python, size)
+        passed = [sum(row["what"] == "passed" for row in results.values()) for results in (by_backend["choir"], python)]
+        if passed[1] < LEAST_IN_PYTHON * passed[0]:
+            raise AssertionError(f"the group in Python passes {passed[1]} tests, compiled it is {passed[0]}")
