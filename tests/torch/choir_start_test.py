@@ -267,6 +267,21 @@ def no_compiler_is_said():
             has="something is wrong here")  # fmt: skip
 
 
+def another_backend_is_missing_without_a_compiler():
+    """A group in Python is all that torch makes; it says so when it is made, and when it is used for another device."""
+    path = program("""
+dist.init_process_group("cpu:choir,meta:gloo", store=dist.HashStore(), rank=0, world_size=1)
+""" + SUM + """
+try:
+    dist.all_reduce(torch.ones(1, device="meta"))
+except RuntimeError as error:
+    print("refused:", error)
+""")
+    with tempfile.TemporaryDirectory() as empty:
+        out = run(sys.executable, path, env={"CXX": "none", "CHOIR_CACHE_DIR": empty}, has="the other backend is missing")
+    check("refused: choir: unsupported device type meta, expected cpu (without a C++ compiler" in out, True, out)
+
+
 def a_part_that_does_not_compile_fails_the_tests():
     with tempfile.TemporaryDirectory() as cache:
         run(sys.executable, pathlib.Path(__file__).with_name("choir_death_test.py"), expected=1, has="compiling for torch",
@@ -361,6 +376,7 @@ def another_torch_is_noticed():
 CASES = [
     torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time,
     one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, no_compiler_is_said,
+    another_backend_is_missing_without_a_compiler,
     a_part_that_does_not_compile_fails_the_tests,
     machines_and_compilers_have_parts_of_their_own,
     ranks_with_and_without_a_compiler, ranks_of_other_hosts_are_told_an_address, another_torch_is_noticed,

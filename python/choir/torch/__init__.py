@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+import choir
 from choir.torch import backend_build
 
 __all__ = ["average_hook", "create", "dump_flight_record", "load", "register"]
@@ -51,15 +52,19 @@ def _can_load() -> bool:
             load()
         except backend_build.NoCompiler as error:
             _python_instead = True
-            print(f"choir: {error}; a slower group in Python takes its place", file=sys.stderr, flush=True)
+            print(f"choir: {error}; a slower group in Python takes its place, for all devices: "
+                  "in \"cpu:choir,cuda:...\" the other backend is missing", file=sys.stderr, flush=True)
         return not _python_instead
 
 
 def dump_flight_record(path: str, *, json: bool = False) -> None:
     """Write the record of this process's last operations, for torch's flight recorder analyser, or as JSON for
     `choir trace`."""
-    load()
-    torch.ops.choir.dump_flight_record(path, json)
+    if _can_load():
+        torch.ops.choir.dump_flight_record(path, json)
+        return
+    with open(path, "wb") as file:
+        file.write(choir.trace_dump("json" if json else "pickle"))
 
 
 def _way_to_others(store: Any) -> str:

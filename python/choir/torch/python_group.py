@@ -169,7 +169,8 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.layout != torch.strided:
         raise RuntimeError(f"choir: only supports dense tensors, got {tensor.layout}")
     if tensor.device.type != "cpu":
-        raise RuntimeError(f"choir: unsupported device type {tensor.device}, expected cpu")
+        raise RuntimeError(f"choir: unsupported device type {tensor.device}, expected cpu (without a C++ compiler choir is the "
+                           "only backend of its group)")
     return tensor.detach()
 
 
