@@ -267,6 +267,31 @@ def no_compiler_is_said():
             has="something is wrong here")  # fmt: skip
 
 
+def no_compiler_and_nowhere_to_write():
+    """It does not matter then where: the group in Python needs no folder. With a compiler it is said."""
+    path = program("""
+import tempfile
+
+def none():
+    raise FileNotFoundError(2, "no usable temporary directory")
+
+tempfile.gettempdir = none
+if os.environ["CXX"] == "no-such-compiler":
+    dist.init_process_group("choir", store=dist.HashStore(), rank=0, world_size=1)
+    choir.torch.dump_flight_record("nowhere.json", json=True)
+    assert "entries" in open("nowhere.json").read()
+    choir.torch.dump_flight_record("nowhere.pickle")
+    import pickle
+    assert "entries" in pickle.load(open("nowhere.pickle", "rb"))
+    print("group", type(dist.group.WORLD).__name__)
+else:
+    choir.torch.load()
+""")
+    env = {"CHOIR_CACHE_DIR": "/proc/nothing"}
+    run(sys.executable, path, env={**env, "CXX": "no-such-compiler"}, has="group PythonGroup")
+    run(sys.executable, path, env={**env, "CXX": str(compiler("exit 1"))}, expected=1, has="nowhere to keep what is compiled")
+
+
 def another_backend_is_missing_without_a_compiler():
     """A group in Python is all that torch makes; it says so when it is made, and when it is used for another device."""
     path = program("""
@@ -280,6 +305,46 @@ except RuntimeError as error:
     with tempfile.TemporaryDirectory() as empty:
         out = run(sys.executable, path, env={"CXX": "none", "CHOIR_CACHE_DIR": empty}, has="the other backend is missing")
     check("refused: choir: unsupported device type meta, expected cpu (without a C++ compiler" in out, True, out)
+
+
+def a_compiler_may_be_ended():
+    """What it leaves is removed by the next one; two hosts may have the same process id, and there may be no locks."""
+    path = program("""
+import errno, fcntl
+from choir.torch import backend_build
+
+if "NOLOCK" in os.environ:
+    def refused(*args):
+        raise OSError(errno.ENOLCK, "no locks available")
+    fcntl.flock = refused
+choir.torch.load()
+print("loaded")
+""")
+    with tempfile.TemporaryDirectory() as cache:
+        env = {"CHOIR_CACHE_DIR": cache}
+        ended = str(compiler("echo half > $out; kill -9 $PPID"))
+        run(sys.executable, path, env={**env, "CXX": ended}, expected=-9)
+        check([len(list(pathlib.Path(cache).rglob(f"*{suffix}"))) for suffix in (".tmp", ".so")], [1, 0], "files that are left")
+        good = str(compiler(f"cp {built()} $out"))
+        check(good, ended, "the same compiler, or the folder would be another")
+        run(sys.executable, path, env={**env, "CXX": good}, has="loaded")
+        check([len(list(pathlib.Path(cache).rglob(f"*{suffix}"))) for suffix in (".tmp", ".so")], [0, 1], "files afterwards")
+    with tempfile.TemporaryDirectory() as cache:
+        run(sys.executable, path, env={"CHOIR_CACHE_DIR": cache, "CXX": good, "NOLOCK": "1"}, has="loaded")
+        check(len(list(pathlib.Path(cache).rglob("*.tmp"))), 0, "files that are left")
+
+
+def who_has_no_home():
+    path = program("""
+import tempfile
+from choir.torch import backend_build
+
+os.path.expanduser = lambda path: path  # as without HOME and a line in the list of users
+for name in ("CHOIR_CACHE_DIR", "XDG_CACHE_HOME"):
+    os.environ.pop(name, None)
+assert backend_build._wanted_cache().parent == backend_build.Path(tempfile.gettempdir()), backend_build._wanted_cache()
+""")
+    run(sys.executable, path)
 
 
 def a_part_that_does_not_compile_fails_the_tests():
@@ -376,7 +441,7 @@ def another_torch_is_noticed():
 CASES = [
     torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time,
     one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, no_compiler_is_said,
-    another_backend_is_missing_without_a_compiler,
+    no_compiler_and_nowhere_to_write, another_backend_is_missing_without_a_compiler, a_compiler_may_be_ended, who_has_no_home,
     a_part_that_does_not_compile_fails_the_tests,
     machines_and_compilers_have_parts_of_their_own,
     ranks_with_and_without_a_compiler, ranks_of_other_hosts_are_told_an_address, another_torch_is_noticed,

@@ -7,6 +7,7 @@ before anything of torch is touched.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import hashlib
 import os
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import IO
 
 import choir
 
@@ -64,16 +66,21 @@ def _compiler() -> list[str]:
 
 def _wanted_cache() -> Path:
     root = os.environ.get("CHOIR_CACHE_DIR")
-    if not root:
-        root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "choir")
-    return Path(root)
+    if root:
+        return Path(root)
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(caches, "choir") if os.path.isabs(caches) else _temporary()  # who has no home keeps the ~
+
+
+def _temporary() -> Path:
+    return Path(tempfile.gettempdir()) / f"choir-{os.getuid()}"
 
 
 def _made_before(name: str) -> Path | None:
     """What is in the folder already, which need not be writable: an image may have been made with it, by root."""
-    root = _wanted_cache()
-    output = root / name
     try:
+        root = _wanted_cache()
+        output = root / name
         info = root.stat()
         trusted = info.st_uid in (0, os.getuid()) and not info.st_mode & 0o022
         return output if trusted and output.exists() else None
@@ -83,15 +90,18 @@ def _made_before(name: str) -> Path | None:
 
 def _cache() -> Path:
     """A folder of the user's own; nobody else may put a library there for us to load."""
-    path = _wanted_cache()
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(path, os.W_OK):
-            raise PermissionError(13, "not writable", str(path))
-    except OSError:
-        path = Path(tempfile.gettempdir()) / f"choir-{os.getuid()}"
-        path.mkdir(mode=0o700, exist_ok=True)
-    info = path.stat()
+        try:
+            path = _wanted_cache()
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, "not writable", str(path))
+        except OSError:
+            path = _temporary()
+            path.mkdir(mode=0o700, exist_ok=True)
+        info = path.stat()
+    except OSError as error:
+        raise BuildError(f"choir.torch: nowhere to keep what is compiled ({error}); set CHOIR_CACHE_DIR") from None
     if info.st_uid != os.getuid() or info.st_mode & 0o022:
         raise BuildError(
             f"choir.torch: {path} is another user's or writable by others: a library found there cannot be trusted; "
@@ -121,7 +131,9 @@ def _command(built_for: str, torch: Path, output: Path) -> list[str]:
 
 def _compile(built_for: str, version: str, output: Path) -> None:
     torch = Path(sys.modules["torch"].__path__[0])
-    partial = output.with_suffix(f".{os.getpid()}.tmp")
+    made, name = tempfile.mkstemp(".tmp", "choir_torch.", output.parent)  # another host may have the same process id
+    os.close(made)
+    partial = Path(name)
     command = _command(built_for, torch, partial)
     print(f"choir: compiling the part for torch {version}; this is done once and takes about 20 seconds ...",
           file=sys.stderr, flush=True)  # fmt: skip
@@ -135,23 +147,48 @@ def _compile(built_for: str, version: str, output: Path) -> None:
         partial.unlink(missing_ok=True)  # of a failure, or of Ctrl-C
 
 
+def _lock(file: IO[str]) -> bool:
+    """Whether the others wait now; a file system may know no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return True
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK):
+            raise
+        return False
+
+
+def _compile_once(built_for: str, version: str, output: Path) -> None:
+    output.parent.mkdir(mode=0o700, exist_ok=True)
+    with open(output.with_name("lock"), "w") as lock:
+        if _lock(lock):
+            if output.exists():
+                return
+            for left in output.parent.glob("*.tmp"):
+                left.unlink(missing_ok=True)  # by who was ended while it compiled
+        _compile(built_for, version, output)
+
+
 def build(version: str, git_version: str) -> Path:
     """The shared library for this torch, compiled unless it is there. Of several processes one compiles, the others
     wait for it."""
     built_for = f"{version} {git_version}"
-    name = f"torch-{version}-{_key(built_for)}"
-    made = _made_before(f"{name}/choir_torch.so")
+    name = f"torch-{version}-{_key(built_for)}/choir_torch.so"
+    made = _made_before(name)
     if made is not None:
         return made
-    folder = _cache() / name
-    output = folder / "choir_torch.so"
+    try:
+        output = _cache() / name
+    except BuildError:
+        _compiler()  # without one it does not matter
+        raise
     if output.exists():
         return output
-    folder.mkdir(mode=0o700, exist_ok=True)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not output.exists():
-            _compile(built_for, version, output)
+    _compiler()
+    try:
+        _compile_once(built_for, version, output)
+    except OSError as error:
+        raise BuildError(f"choir.torch: cannot write to {output.parent} ({error}); set CHOIR_CACHE_DIR") from None
     return output
 
 
