@@ -153,7 +153,7 @@ struct race {
 static void await(_Atomic uint64_t *turn, uint64_t value)
 {
     for (unsigned looks = 1; atomic_load(turn) != value; looks++) {
-        if (looks % 4096 == 0)
+        if (looks % 512 == 0)
             sched_yield();
     }
 }
