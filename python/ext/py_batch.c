@@ -99,13 +99,19 @@ void py_batches_forget(struct py_group *group)
         close_open(group, group->batches);
 }
 
-/* It is not going to end: what is in it is never issued. Another thread's calls would go into it for ever; that thread ends
- * it, and is told, with its next call. */
-static void abandon(struct py_batch *self)
+/* Out of the batch first: what runs when memory goes back may have the collector look at it. */
+static void give_back(struct py_batch *self)
 {
     struct py_lent *lent = self->lent;
 
     self->lent = NULL;
+    py_lent_destroy(lent);
+}
+
+/* It is not going to end: what is in it is never issued. Another thread's calls would go into it for ever; that thread ends
+ * it, and is told, with its next call. */
+static void abandon(struct py_batch *self)
+{
     if (self->open != NULL && self->open->thread == this_thread()) {
         close_open(self->group, self->open);
         if (self->group->group != NULL)
@@ -114,7 +120,7 @@ static void abandon(struct py_batch *self)
         self->open->batch = NULL;
         self->open = NULL;
     }
-    py_lent_destroy(lent);
+    give_back(self);
 }
 
 /* --- its life ----------------------------------------------------------------------------------------------------- */
@@ -257,8 +263,7 @@ static PyObject *leave(PyObject *object, PyObject *args)
         return NULL;
     result = end(self, group);
     py_group_exit(self->group);
-    py_lent_destroy(self->lent);
-    self->lent = NULL;
+    give_back(self);
     return result;
 }
 

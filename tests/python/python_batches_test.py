@@ -98,6 +98,21 @@ def left_open_by_a_thread(group):
     sums(group)
 
 
+class Collector(np.ndarray):
+    """An array with whose end the collector looks at everything."""
+
+    def __del__(self):
+        gc.collect()
+
+
+def collected_while_it_ends(group):
+    with group.batch() as batch:
+        for _ in range(4):
+            group.all_reduce(np.ones(2).view(Collector))
+    check(gc.is_tracked(batch), True, "a batch that the collector looks at")
+    sums(group)
+
+
 class Reader:
     """A buffer that runs code when it is read."""
 
@@ -135,4 +150,5 @@ def begun_by_a_buffer(group):
 
 if __name__ == "__main__":
     python_tests.main({function: 2 for function in (
-        dropped, dropped_in_a_cycle, closed_by_another_thread, left_open_by_a_thread, ended_by_a_buffer, begun_by_a_buffer)})
+        dropped, dropped_in_a_cycle, closed_by_another_thread, left_open_by_a_thread, collected_while_it_ends,
+        ended_by_a_buffer, begun_by_a_buffer)})
