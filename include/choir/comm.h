@@ -151,10 +151,10 @@ typedef enum choir_comm_rule {
     CHOIR_RULE_CONTIGUOUS, /* there are gaps between its elements */
     CHOIR_RULE_COUNT,      /* not as many elements as the first input */
     CHOIR_RULE_OUTPUT_COUNT, /* not as many elements as its input has, or times the ranks, or by them */
-    CHOIR_RULE_UNIQUE,       /* two inputs for one rank, or outputs in the same memory */
-    CHOIR_RULE_OVERLAP,      /* an output overlaps an input, and is not in place */
-    CHOIR_RULE_OP,           /* no such reduction, or not of this communicator */
-    CHOIR_RULE_OP_TYPE       /* not defined on these elements */
+    CHOIR_RULE_UNIQUE, /* two inputs for one rank or for a reduction's root, or outputs in the same memory */
+    CHOIR_RULE_OVERLAP, /* an output overlaps an input, and is not in place */
+    CHOIR_RULE_OP,      /* no such reduction, or not of this communicator */
+    CHOIR_RULE_OP_TYPE  /* not defined on these elements */
 } choir_comm_rule;
 
 typedef struct choir_comm_fault {

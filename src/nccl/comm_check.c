@@ -190,6 +190,11 @@ static bool overlap(const choir_buf *a, const choir_buf *b)
     return a->count > 0 && b->count > 0 && x < y + b->count * size && y < x + a->count * size;
 }
 
+static bool is_root(const struct ch_comm_call *call, size_t i)
+{
+    return call->op == CH_COMM_REDUCE && ch_comm_rank_of(call, i) == (size_t)call->args.root;
+}
+
 static choir_status check_unique(struct ch_comm_call *call, size_t i, size_t j)
 {
     const choir_comm_call *args = &call->args;
@@ -200,6 +205,11 @@ static choir_status check_unique(struct ch_comm_call *call, size_t i, size_t j)
         return refuse(call, CHOIR_RULE_UNIQUE, false, j,
                       "comms[%zu] is comms[%zu]; expected each once, with an input of its own", j,
                       i);
+    /* Communicators of one size may have any ids: but there is one output, for one of them. */
+    if (is_root(call, i) && is_root(call, j))
+        return refuse(call, CHOIR_RULE_UNIQUE, false, j,
+                      "comms[%zu] and comms[%zu] are both rank %d, the root; expected one of them",
+                      i, j, call->args.root);
     if (a != NULL && b != NULL && overlap(a, b))
         return refuse(call, CHOIR_RULE_UNIQUE, args->nouts > 0, j,
                       "%s[%zu] and %s[%zu] are in the same memory; expected each in its own", list,

@@ -676,6 +676,36 @@ CHOIR_TEST(communicators_of_a_call_fit_each_other)
     ch_unique_id_stop();
 }
 
+/* One output cannot be the root's in two communicators. */
+CHOIR_TEST(a_reduction_has_one_root)
+{
+    struct arena *arena = malloc(sizeof(*arena));
+    choir_comm *first[2], *second[2], *mixed[2];
+    choir_comm_fault fault;
+    choir_comm_call call;
+    choir_unique_id id;
+
+    CHOIR_CHECK(arena != NULL);
+    CHOIR_CHECK_OK(choir_unique_id_make(&id));
+    make_comms(&id, 2, first);
+    CHOIR_CHECK_OK(choir_unique_id_make(&id));
+    make_comms(&id, 2, second);
+    mixed[0] = first[1];
+    mixed[1] = second[1];
+    call = prepare(arena, 2, COUNT, mixed);
+    call.root = 1;
+    for (call.nouts = 0; call.nouts < 2; call.nouts++) {
+        CHOIR_CHECK_STATUS(choir_comm_reduce(&call, &fault), CHOIR_ERR_INVALID);
+        CHOIR_CHECK_HAS(choir_last_error(), "comms[0] and comms[1] are both rank 1, the root");
+        CHOIR_CHECK_EQ((int)fault.rule, CHOIR_RULE_UNIQUE);
+        CHOIR_CHECK_EQ(fault.index, 1);
+    }
+    destroy_comms(2, first);
+    destroy_comms(2, second);
+    free(arena);
+    ch_unique_id_stop();
+}
+
 /* --- calls that do not wait ------------------------------------------------------------------------- */
 
 /* One thread is both ranks, one call after the other: a call that waited would never end. */

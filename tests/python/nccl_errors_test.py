@@ -65,7 +65,7 @@ def gaps():
     return np.ones(12, "f4")[::2]
 
 
-COMMS, PAIR, ALONE = make_comms(3), make_comms(2), make_comms(1)
+COMMS, PAIR, OTHER_PAIR, ALONE = make_comms(3), make_comms(2), make_comms(2), make_comms(1)
 DESTROYED = nccl.Communicator.of(make_comms(1)[0])
 DESTROYED.destroy()
 SAME = ones()
@@ -135,6 +135,8 @@ ROWS = [
     (20, lambda: nccl.broadcast([SAME, SAME]), nccl.UniqueError, RuntimeError, 1, "same memory"),
     (20, lambda: nccl.all_reduce(three(), comms=[COMMS[0], COMMS[1], COMMS[0]]), nccl.UniqueError, RuntimeError, 2,
      "comms[2] is comms[0]"),
+    (20, lambda: nccl.reduce([ones(), ones()], ones(), 0, comms=[PAIR[0], OTHER_PAIR[0]]), nccl.UniqueError, RuntimeError, 1,
+     "both rank 0, the root"),
     (21, lambda: nccl.all_reduce([np.zeros(2, "M8[s]")]), nccl.UnconvertibleTypeError, RuntimeError, 0, "inputs[0]"),
     (21, lambda: nccl.all_reduce([np.zeros(2, "S3")]), nccl.UnconvertibleTypeError, RuntimeError, 0, "unconvertible"),
     (21, lambda: nccl.all_reduce([np.zeros(2, "f4,i4")]), nccl.UnconvertibleTypeError, TypeError, 0, "inputs[0]"),
@@ -175,7 +177,7 @@ def refused():
 
 def nothing_begun():
     """Communicators do not know of calls that were refused."""
-    for comms in (COMMS, PAIR, ALONE):
+    for comms in (COMMS, PAIR, OTHER_PAIR, ALONE):
         tensors = [ones() for _ in comms]
         nccl.all_reduce(tensors, comms=comms)
         for t in tensors:
