@@ -29,6 +29,7 @@ static bool signals_say(void *arg)
     stop = PyErr_CheckSignals() < 0; /* handlers run here, and may call us */
     away = PyEval_SaveThread();
     raised = stop;
+    deaf = false; /* a handler's own call may have left without an ear */
     return stop;
 }
 

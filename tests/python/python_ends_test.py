@@ -194,6 +194,25 @@ except KeyboardInterrupt: print("joining was interrupted")
     check(said.strip(), "joining was interrupted")
 
 
+def handlers_that_call():
+    """What a handler calls of the library's may itself wait deaf; the wait it came out of hears on."""
+    said = python("""
+store, seen = choir.open_store("hash://"), threading.Event()
+def handler(*_):
+    choir.trace_dump()
+    seen.set()
+signal.signal(signal.SIGUSR1, handler)
+def ring():
+    os.kill(os.getpid(), signal.SIGUSR1)
+    seen.wait()
+    when_asleep(lambda: os.kill(os.getpid(), signal.SIGINT), threading.main_thread().native_id)
+when_asleep(ring)
+try: store.get("never", timeout=10)
+except KeyboardInterrupt: print("INTERRUPTED")
+""")
+    check(said.strip(), "INTERRUPTED")
+
+
 def others_are_told():
     """An interrupted collective is a failure of the group, for all."""
     said = as_ranks(2, """
@@ -344,4 +363,4 @@ g.barrier()
 
 
 if __name__ == "__main__":
-    python_tests.main({forgotten: 0, dropped_in_a_callback: 0, closed_by_what_goes_back: 0, interrupted: 0, others_are_told: 0, lock_is_free: 0, forks: 0, killed: 0, threads: 0})
+    python_tests.main({forgotten: 0, dropped_in_a_callback: 0, closed_by_what_goes_back: 0, interrupted: 0, handlers_that_call: 0, others_are_told: 0, lock_is_free: 0, forks: 0, killed: 0, threads: 0})
