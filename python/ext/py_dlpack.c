@@ -261,7 +261,8 @@ static struct dl_managed *hold(struct py_state *state, const struct dl_exchange 
     return managed;
 }
 
-/* A call that is over on return needs no reference: its arguments last. */
+/* A call that is over on return takes no reference: its arguments last, unless another thread gives a tensor other memory, which
+ * docs/python.md forbids. To hold another tensor of that memory would cost such a call 0.3 to 0.4 us. */
 static int get_exchanged(struct py_state *state, const struct dl_exchange *exchange,
                          PyObject *object, unsigned access, struct py_buf *out)
 {
