@@ -139,10 +139,39 @@ PyObject *py_nccl_wrong_arguments(const char *name, const char *expected)
 
 enum { GRACE_MS = 5000 }; /* for what is under way when nobody wants its communicator any more */
 
-struct farewell {
-    struct py_state *state;
-    choir_comm *comm;
+/* The context of a capsule: what its communicator keeps of Python. */
+struct kept {
+    PyObject *module; /* whose state is asked at the end */
+    bool gave_handles;
 };
+
+struct farewell {
+    choir_comm *comm;
+    struct kept *kept;
+};
+
+/* Of a capsule that is one; NULL, without an exception: somebody else's, of a communicator of ours. */
+static struct kept *kept_by(PyObject *capsule)
+{
+    return PyCapsule_GetContext(capsule);
+}
+
+void py_nccl_gives_handles(PyObject *capsule)
+{
+    struct kept *kept = kept_by(capsule);
+
+    if (kept != NULL)
+        kept->gave_handles = true;
+}
+
+/* The communicator is gone. */
+static void let_kept_go(struct kept *kept)
+{
+    if (kept == NULL)
+        return;
+    Py_DECREF(kept->module);
+    PyMem_Free(kept);
+}
 
 /* Callbacks of calls that gave handles may be under way, or calls, if the interpreter ends. */
 static void end_comm(choir_comm *comm)
@@ -159,19 +188,21 @@ static void end_on_thread(void *arg)
 
     end_comm(farewell->comm);
     held = PyGILState_Ensure();
-    py_ending_is_over(farewell->state);
+    py_ending_is_over(py_state_of(farewell->kept->module));
+    let_kept_go(farewell->kept);
     PyMem_Free(farewell);
     PyGILState_Release(held);
 }
 
 /* Whoever drops the last reference may hold what a callback waits for, or be that callback: neither can wait for it. */
-static void end_elsewhere(struct py_state *state, choir_comm *comm)
+static void end_elsewhere(choir_comm *comm, struct kept *kept)
 {
     struct farewell *farewell = PyMem_Malloc(sizeof(*farewell));
+    struct py_state *state = py_state_of(kept->module);
 
     if (farewell == NULL)
         return; /* it ends with the process */
-    *farewell = (struct farewell){ state, comm };
+    *farewell = (struct farewell){ comm, kept };
     py_ending_begins(state); /* it cannot be over before this thread lets the interpreter go */
     if (PyThread_start_new_thread(end_on_thread, farewell) != (unsigned long)-1)
         return;
@@ -179,32 +210,45 @@ static void end_elsewhere(struct py_state *state, choir_comm *comm)
     PyMem_Free(farewell);
 }
 
-/* A capsule whose calls have given handles has the module's state as its context. */
-static struct py_state *handles_of(PyObject *capsule)
-{
-    struct py_state *state = PyCapsule_GetContext(capsule);
-
-    PyErr_Clear();
-    return state;
-}
-
 static void capsule_ends(PyObject *capsule)
 {
     choir_comm *comm = PyCapsule_GetPointer(capsule, CAPSULE_NAME);
-    struct py_state *state = handles_of(capsule);
+    struct kept *kept = kept_by(capsule);
 
-    if (comm == NULL) {
-        PyErr_Clear();
-    } else if (state == NULL) {
+    if (comm == NULL || kept == NULL) {
+        PyErr_Clear(); /* somebody gave it another name, and has it now */
+    } else if (!kept->gave_handles) {
         /* Quick: nobody waits for other ranks here, and a call under way has the capsule, so there is none. */
         Py_BEGIN_ALLOW_THREADS choir_comm_destroy(comm);
-        Py_END_ALLOW_THREADS
-    } else if (!state->ended) {
-        end_elsewhere(state, comm);
+        Py_END_ALLOW_THREADS let_kept_go(kept);
+    } else if (!py_state_of(kept->module)->ended) {
+        end_elsewhere(comm, kept);
     } else {
         Py_BEGIN_ALLOW_THREADS end_comm(comm);
-        Py_END_ALLOW_THREADS
+        Py_END_ALLOW_THREADS let_kept_go(kept);
     }
+}
+
+/* Takes the communicator over, also on failure. */
+static PyObject *make_capsule(PyObject *module, choir_comm *comm)
+{
+    struct kept *kept = PyMem_Calloc(1, sizeof(*kept));
+    PyObject *capsule = NULL;
+
+    if (kept == NULL) {
+        PyErr_NoMemory();
+    } else {
+        kept->module = Py_NewRef(module);
+        capsule = PyCapsule_New(comm, CAPSULE_NAME, NULL);
+    }
+    if (capsule == NULL) {
+        choir_comm_destroy(comm);
+        let_kept_go(kept);
+        return NULL;
+    }
+    (void)PyCapsule_SetContext(capsule, kept);
+    (void)PyCapsule_SetDestructor(capsule, capsule_ends);
+    return capsule;
 }
 
 void py_nccl_reap(struct py_state *state)
@@ -300,7 +344,7 @@ static int read_id(PyObject *object, choir_unique_id *out)
 static PyObject *init_rank(PyObject *module, PyObject *args)
 {
     choir_comm_init_rank_opts opts = { .size = sizeof(opts) };
-    PyObject *id_object, *timeout = NULL, *capsule;
+    PyObject *id_object, *timeout = NULL;
     choir_comm *comm = NULL;
     choir_unique_id id;
     int nranks, rank;
@@ -321,10 +365,7 @@ static PyObject *init_rank(PyObject *module, PyObject *args)
             choir_comm_destroy(comm);
         return raised ? NULL : py_nccl_raise(py_state_of(module), NULL);
     }
-    capsule = PyCapsule_New(comm, CAPSULE_NAME, capsule_ends);
-    if (capsule == NULL)
-        choir_comm_destroy(comm);
-    return capsule;
+    return make_capsule(module, comm);
 }
 
 static PyObject *comm_info(PyObject *module, PyObject *object)
@@ -339,14 +380,15 @@ static PyObject *comm_info(PyObject *module, PyObject *object)
 static PyObject *comm_close(PyObject *module, PyObject *object)
 {
     choir_comm *comm = py_nccl_comm(object, -1);
-    bool gave_handles, raised;
+    const struct kept *kept;
+    bool raised;
 
     if (comm == NULL)
         return NULL;
     py_nccl_reap(py_state_of(module));
-    gave_handles = handles_of(object) != NULL;
+    kept = kept_by(object);
     py_leave();
-    if (gave_handles)
+    if (kept != NULL && kept->gave_handles)
         (void)choir_comm_finalize(comm, -1);
     raised = py_return();
     if (raised)

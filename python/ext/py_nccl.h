@@ -28,6 +28,9 @@ PyObject *py_nccl_capsule(PyObject *object, long index);
 /* The communicator of a capsule, which lives as long as the capsule. */
 choir_comm *py_nccl_comm(PyObject *capsule, long index);
 
+/* A work of the capsule's has a handle: at the end of the communicator it may be under way. */
+void py_nccl_gives_handles(PyObject *capsule);
+
 /* --- calls (py_nccl_call.c) ---------------------------------------------------------------------------------- */
 
 extern PyMethodDef py_nccl_calls[];

@@ -317,7 +317,7 @@ static struct py_lent *take_begun(struct call *call, size_t i)
     struct py_lent *lent = call->lents[i];
 
     lent->object = Py_NewRef(PyList_GetItem(call->comm_items, (Py_ssize_t)i));
-    (void)PyCapsule_SetContext(lent->object, call->state); /* py_nccl.c: it has given handles */
+    py_nccl_gives_handles(lent->object);
     call->lents[i] = NULL;
     return lent;
 }

@@ -205,6 +205,8 @@ def leak_nothing():
 EXITS = {
     "under way": "work, = nccl.all_reduce([np.ones(1)], comms=comms[0], async_op=True)",
     "forgotten": "nccl.all_reduce([np.ones(1)], comms=comms[0], async_op=True); comms = None",
+    "a capsule that outlives its module": (
+        "sys.comms = python_tests.make_comms(1); [w.wait() for w in nccl.all_reduce([np.ones(1)], comms=sys.comms, async_op=True)]"),
     "with a callback": "nccl.all_reduce([np.ones(1)], comms=comms[0], async_op=True)[0].add_done_callback(print)",
 }
 
