@@ -32,7 +32,7 @@ struct dl_exchange; /* py_dlpack.c */
 
 enum { PY_NEXCHANGES = 4 };
 
-/* One for each interpreter that has imported the module; every object of ours points to it. */
+/* One for each time that the module was imported anew; every object of ours points to it. */
 struct py_state {
     PyObject *module; /* borrowed */
     PyTypeObject *group_type, *work_type, *batch_type, *store_type, *server_type, *sparse_type,

@@ -61,10 +61,22 @@ static int watch_end(PyObject *module)
     return done != NULL ? 0 : -1;
 }
 
+/* Callbacks come on threads of the library's, which can only visit the process's first interpreter. */
+static int refuse_others(void)
+{
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0)
+        return 0;
+    PyErr_SetString(PyExc_ImportError, "choir cannot be imported in a subinterpreter: import it in "
+                                       "the process's main interpreter");
+    return -1;
+}
+
 static int start(PyObject *module)
 {
     struct py_state *state = py_state_of(module);
 
+    if (refuse_others() < 0)
+        return -1;
     state->module = module;
     if (py_error_add(state) < 0 || py_group_add(state) < 0 || py_work_add(state) < 0 ||
         py_batch_add(state) < 0 || py_store_add(state) < 0 || py_sparse_add(state) < 0 ||

@@ -314,6 +314,27 @@ if __name__ == "__main__":
     check(said.strip(), "[0, 0]", "children that join")
 
 
+# --- subinterpreters --------------------------------------------------------------------------------------
+
+def subinterpreters():
+    """Are told that they cannot have it; the main interpreter's callbacks come as before."""
+    said = python("""
+try: import _interpreters as interpreters
+except ImportError: import _xxsubinterpreters as interpreters
+there = interpreters.create()
+interpreters.run_string(there, '''
+try: import choir
+except ImportError as e: print("REFUSED", e, flush=True)
+''')
+interpreters.destroy(there)
+called = threading.Event()
+g = choir.init()
+g.barrier(async_op=True).add_done_callback(lambda _: called.set())
+print("CALLED", called.wait(20))
+""")
+    check("REFUSED choir cannot be imported in a subinterpreter" in said and "CALLED True" in said, True, said)
+
+
 # --- ranks that are killed ------------------------------------------------------------------------------
 
 def killed():
@@ -363,4 +384,4 @@ g.barrier()
 
 
 if __name__ == "__main__":
-    python_tests.main({forgotten: 0, dropped_in_a_callback: 0, closed_by_what_goes_back: 0, interrupted: 0, handlers_that_call: 0, others_are_told: 0, lock_is_free: 0, forks: 0, killed: 0, threads: 0})
+    python_tests.main({forgotten: 0, dropped_in_a_callback: 0, closed_by_what_goes_back: 0, interrupted: 0, handlers_that_call: 0, others_are_told: 0, lock_is_free: 0, forks: 0, subinterpreters: 0, killed: 0, threads: 0})
