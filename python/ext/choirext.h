@@ -254,6 +254,14 @@ void py_ending_is_over(struct py_state *state);
 /* Let other threads run for a moment. */
 void py_pause_ms(void);
 
+enum {
+    /* What was forgotten, not closed, as by a program that dies of an exception: how long what is under way may go on
+     * before it is aborted. For ever would leave the others waiting for a rank that does nothing any more. */
+    PY_GRACE_MS = 5000,
+    /* And how long its users on other threads, and callbacks, have to leave, before it is left to the end of the process. */
+    PY_PATIENCE_MS = 2000,
+};
+
 /* --- batches (py_batch.c) ---------------------------------------------------------------------------- */
 
 /* This thread's batch of that group, referenced, or NULL. -1 with an exception: it had one, which somebody dropped. */
@@ -276,7 +284,7 @@ enum py_gives { PY_GIVES_OBJECT, PY_GIVES_SOURCE };
 PyObject *py_work_wrap(struct py_state *state, struct py_group *group, choir_work *work,
                        struct py_lent *lent, PyObject *result, enum py_gives gives);
 
-/* No callback runs, or will, when this returns. */
+/* No callback begins any more, and none runs when this returns, unless it does not end. */
 void py_work_end_callbacks(void);
 
 /* --- communicators (py_nccl.c) ------------------------------------------------------------------------ */

@@ -8,14 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    /* A group that was forgotten, not closed, as by a program that dies of an exception: how long what is under way may
-     * go on before it is aborted. For ever would leave the others waiting for a rank that does nothing any more. */
-    GRACE_MS = 5000,
-    /* And how long its users on other threads have to leave, before it is left to the end of the process. */
-    PATIENCE_MS = 2000,
-};
-
 /* --- the list of all that are open ------------------------------------------------------------------ */
 
 static void link_group(struct py_group *self)
@@ -116,19 +108,21 @@ void py_pause_ms(void)
 /* Let whoever uses it on another thread come back, for a while. */
 static bool wait_for_users(struct py_group *self)
 {
-    for (int ms = 0; self->nusing > 1 && ms < PATIENCE_MS; ms++)
+    for (int ms = 0; self->nusing > 1 && ms < PY_PATIENCE_MS; ms++)
         py_pause_ms();
     return self->nusing <= 1;
 }
 
 /* Let what is under way go on for a while. CHOIR_ERR_STATE: not here, in a callback, which may be part of it; in a forked
- * child nothing here waits. */
+ * child nothing here waits. Another failure: a callback does not return, and the group cannot end. */
 static choir_status let_finish(choir_group *group, int64_t timeout_ms)
 {
     choir_status rc = choir_group_wait_pending(group, timeout_ms);
 
-    if (rc != CHOIR_OK && rc != CHOIR_ERR_FORKED && rc != CHOIR_ERR_STATE)
+    if (rc != CHOIR_OK && rc != CHOIR_ERR_FORKED && rc != CHOIR_ERR_STATE) {
         choir_group_abort(group);
+        rc = choir_group_wait_pending(group, PY_PATIENCE_MS);
+    }
     return rc;
 }
 
@@ -142,11 +136,13 @@ static void end_rest(void *arg)
 {
     struct rest *rest = arg;
     PyGILState_STATE held;
+    bool done = let_finish(rest->group, PY_GRACE_MS) == CHOIR_OK;
 
-    (void)let_finish(rest->group, GRACE_MS);
-    choir_group_destroy(rest->group);
+    if (done)
+        choir_group_destroy(rest->group);
     held = PyGILState_Ensure();
-    py_lent_destroy(rest->unwaited);
+    if (done)
+        py_lent_destroy(rest->unwaited);
     py_ending_is_over(rest->state);
     PyMem_Free(rest);
     PyGILState_Release(held);
@@ -185,7 +181,7 @@ static void end_forgotten(struct py_group *self)
     self->closing = true;
     self->nusing++;
     py_leave();
-    rc = let_finish(self->group, self->nusing > 1 ? 1 : GRACE_MS);
+    rc = let_finish(self->group, self->nusing > 1 ? 1 : PY_GRACE_MS);
     if (py_return())
         PyErr_WriteUnraisable(NULL); /* there is nobody to raise it to */
     if (rc == CHOIR_ERR_STATE && !end_elsewhere(self)) {
@@ -193,7 +189,7 @@ static void end_forgotten(struct py_group *self)
         rc = CHOIR_OK;
     }
     /* One that is still in use ends with the process. */
-    if (rc == CHOIR_ERR_STATE || rc == CHOIR_ERR_FORKED || !wait_for_users(self))
+    if (rc != CHOIR_OK || !wait_for_users(self))
         let_go(self);
     py_group_exit(self);
 }
@@ -207,7 +203,7 @@ void py_groups_end(struct py_state *state)
         end_forgotten((struct py_group *)self);
         Py_DECREF(self);
     }
-    for (int ms = 0; ms < GRACE_MS + PATIENCE_MS; ms++) {
+    for (int ms = 0; ms < PY_GRACE_MS + PY_PATIENCE_MS; ms++) {
         if (state->ending.count == 0 || state->ending.process != getpid())
             break;
         py_pause_ms();

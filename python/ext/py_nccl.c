@@ -137,8 +137,6 @@ PyObject *py_nccl_wrong_arguments(const char *name, const char *expected)
 
 /* --- communicators -------------------------------------------------------------------------------------- */
 
-enum { GRACE_MS = 5000 }; /* for what is under way when nobody wants its communicator any more */
-
 /* The context of a capsule: what its communicator keeps of Python. */
 struct kept {
     PyObject *module; /* whose state is asked at the end */
@@ -173,12 +171,18 @@ static void let_kept_go(struct kept *kept)
     PyMem_Free(kept);
 }
 
-/* Callbacks of calls that gave handles may be under way, or calls, if the interpreter ends. */
+/* Callbacks of calls that gave handles may be under way, or calls, if the interpreter ends. What has a callback that does not
+ * return ends with the process. */
 static void end_comm(choir_comm *comm)
 {
-    if (choir_comm_finalize(comm, GRACE_MS) == CHOIR_ERR_TIMEOUT)
+    choir_status rc = choir_comm_finalize(comm, PY_GRACE_MS);
+
+    if (rc == CHOIR_ERR_TIMEOUT) {
         choir_comm_abort(comm);
-    choir_comm_destroy(comm);
+        rc = choir_comm_finalize(comm, PY_PATIENCE_MS);
+    }
+    if (rc != CHOIR_ERR_TIMEOUT)
+        choir_comm_destroy(comm);
 }
 
 static void end_on_thread(void *arg)
@@ -259,7 +263,7 @@ void py_nccl_reap(struct py_state *state)
 
 static void reap_all(struct py_state *state)
 {
-    for (int ms = 0; state->unwaited != NULL && ms < GRACE_MS; ms++) {
+    for (int ms = 0; state->unwaited != NULL && ms < PY_GRACE_MS; ms++) {
         py_nccl_reap(state);
         py_pause_ms();
     }

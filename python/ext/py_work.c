@@ -286,11 +286,10 @@ static PyObject *get_operation(PyObject *object, void *unused)
 
 /* They run on a thread of the library's, which must not meet an interpreter that has ended. */
 static struct {
-    pthread_mutex_t lock; /* never held together with the interpreter's */
-    pthread_cond_t quiet;
+    pthread_mutex_t lock; /* nobody waits with it held */
     unsigned running;
     bool closed;
-} gate = { .lock = PTHREAD_MUTEX_INITIALIZER, .quiet = PTHREAD_COND_INITIALIZER };
+} gate = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct note {
     PyObject *function, *work;
@@ -300,7 +299,6 @@ struct note {
 static void gate_reset(void)
 {
     pthread_mutex_init(&gate.lock, NULL);
-    pthread_cond_init(&gate.quiet, NULL);
     gate.running = 0;
 }
 
@@ -318,20 +316,27 @@ static bool gate_enter(void)
 static void gate_exit(void)
 {
     pthread_mutex_lock(&gate.lock);
-    if (--gate.running == 0)
-        pthread_cond_broadcast(&gate.quiet);
+    gate.running--;
     pthread_mutex_unlock(&gate.lock);
 }
 
-void py_work_end_callbacks(void)
+/* Whether one still runs. */
+static bool gate_close(void)
 {
-    py_leave_quietly();
+    bool running;
+
     pthread_mutex_lock(&gate.lock);
     gate.closed = true;
-    while (gate.running > 0)
-        pthread_cond_wait(&gate.quiet, &gate.lock);
+    running = gate.running > 0;
     pthread_mutex_unlock(&gate.lock);
-    (void)py_return();
+    return running;
+}
+
+/* One that does not return is then like any daemon thread. */
+void py_work_end_callbacks(void)
+{
+    for (int ms = 0; gate_close() && ms < PY_PATIENCE_MS; ms++)
+        py_pause_ms();
 }
 
 static void call_back(void *arg, choir_work *work)

@@ -207,6 +207,11 @@ EXITS = {
     "forgotten": "nccl.all_reduce([np.ones(1)], comms=comms[0], async_op=True); comms = None",
     "a capsule that outlives its module": (
         "sys.comms = python_tests.make_comms(1); [w.wait() for w in nccl.all_reduce([np.ones(1)], comms=sys.comms, async_op=True)]"),
+    "a callback that does not return": (
+        "import threading; entered, never = threading.Event(), threading.Lock(); never.acquire(); "
+        "work, = nccl.all_reduce([np.ones(1)], comms=comms[0], async_op=True); "
+        "work.add_done_callback(lambda _: (entered.set(), never.acquire())); "
+        "nccl.all_reduce([np.ones(1)], comms=comms[1]); entered.wait()"),
     "with a callback": "nccl.all_reduce([np.ones(1)], comms=comms[0], async_op=True)[0].add_done_callback(print)",
 }
 

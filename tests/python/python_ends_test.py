@@ -56,6 +56,17 @@ threading.Thread(target=wait, daemon=True).start()
 inside.wait()
 while not g.p2p_sequence and not g.error: pass
 """,
+    "a callback that does not return": """
+g = choir.init()
+entered, never = threading.Event(), threading.Lock()
+never.acquire()
+def wait(_):
+    entered.set()
+    never.acquire()
+g.recv(ones(1), g.rank, async_op=True).add_done_callback(wait)
+g.send(ones(1), g.rank)
+entered.wait()
+""",
     # The interpreter is there until the thread is through: what it writes to late is told.
     "a daemon thread that drops the last reference": """
 import atexit
