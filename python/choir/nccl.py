@@ -321,8 +321,8 @@ class Communicator:
     def __enter__(self) -> Communicator:
         return self
 
-    def __exit__(self, *unused: object) -> None:
-        self.destroy()
+    def __exit__(self, kind: object, *unused: object) -> None:
+        _choir._nccl_comm_close(self.capsule, kind is not None)
 
 
 def clear_cache() -> None:

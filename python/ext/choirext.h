@@ -123,6 +123,9 @@ struct py_params {
 int py_params_read(const struct py_params *params, PyObject *const *args, Py_ssize_t nargs,
                    PyObject *kwnames, PyObject **values);
 
+/* Whether these, of __exit__(), tell of an exception. */
+bool py_leaves_by_exception(PyObject *args);
+
 /* 0, or -1 with an exception. Each takes NULL for the default, and leaves *out alone then. */
 int py_read_int(PyObject *value, const char *name, int *out);
 int py_read_bool(PyObject *value, bool *out);

@@ -282,3 +282,8 @@ int py_read_new_timeout(PyObject *value, int64_t *out)
     PyErr_SetString(PyExc_TypeError, "timeout: seconds are expected, or math.inf for none");
     return -1;
 }
+
+bool py_leaves_by_exception(PyObject *args)
+{
+    return PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
+}

@@ -222,6 +222,30 @@ static PyObject *enter(PyObject *object, PyObject *unused)
     return result;
 }
 
+/* With an exception what was issued before is issued all the same, as other ranks count on it; but they may not come any more:
+ * the exception is not to wait for long. True: one of a signal's handler is set. */
+static bool end_gently(struct py_batch *self, choir_group *group)
+{
+    struct py_lent *lent = self->lent;
+    choir_work *work = NULL;
+    choir_status rc;
+    bool raised;
+
+    py_leave();
+    if (choir_batch_end(group, &work) == CHOIR_OK) {
+        rc = choir_work_wait(work, PY_GRACE_MS);
+        if (rc == CHOIR_ERR_TIMEOUT || rc == CHOIR_ERR_INTERRUPTED)
+            choir_work_abort(work);
+    }
+    raised = py_return();
+    if (work != NULL) {
+        self->lent = NULL;
+        py_lent_keep(&self->group->unwaited, work, lent);
+        py_lent_reap(&self->group->unwaited);
+    }
+    return raised;
+}
+
 /* What is borrowed passes to the work, if it goes on. */
 static PyObject *end(struct py_batch *self, choir_group *group)
 {
@@ -246,14 +270,12 @@ static PyObject *end(struct py_batch *self, choir_group *group)
     return rc == CHOIR_OK ? Py_NewRef(Py_False) : py_raise_last(self->group->state);
 }
 
-/* What was issued before an exception is issued all the same: other ranks count on it. */
 static PyObject *leave(PyObject *object, PyObject *args)
 {
     struct py_batch *self = (struct py_batch *)object;
     PyObject *result;
     choir_group *group;
 
-    (void)args;
     if (self->open == NULL || self->open->thread != this_thread())
         return py_raise(self->group->state, CHOIR_ERR_STATE, "batch",
                         "batch: it ends on the thread that began it");
@@ -261,7 +283,10 @@ static PyObject *leave(PyObject *object, PyObject *args)
     group = py_group_enter(self->group, "batch");
     if (group == NULL)
         return NULL;
-    result = end(self, group);
+    if (self->async_op || !py_leaves_by_exception(args))
+        result = end(self, group);
+    else
+        result = end_gently(self, group) ? NULL : Py_NewRef(Py_False);
     py_group_exit(self->group);
     give_back(self);
     return result;

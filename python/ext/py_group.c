@@ -173,17 +173,17 @@ static void let_go(struct py_group *self)
     unlink_group(self);
 }
 
-/* Nobody closed it. */
-static void end_forgotten(struct py_group *self)
+/* As of one that nobody closed. False with an exception, a signal handler's: it has ended all the same. */
+static bool end_gently(struct py_group *self)
 {
     choir_status rc;
+    bool raised;
 
     self->closing = true;
     self->nusing++;
     py_leave();
     rc = let_finish(self->group, self->nusing > 1 ? 1 : PY_GRACE_MS);
-    if (py_return())
-        PyErr_WriteUnraisable(NULL); /* there is nobody to raise it to */
+    raised = py_return();
     if (rc == CHOIR_ERR_STATE && !end_elsewhere(self)) {
         choir_group_abort(self->group);
         rc = CHOIR_OK;
@@ -192,6 +192,13 @@ static void end_forgotten(struct py_group *self)
     if (rc != CHOIR_OK || !wait_for_users(self))
         let_go(self);
     py_group_exit(self);
+    return !raised;
+}
+
+static void end_forgotten(struct py_group *self)
+{
+    if (!end_gently(self))
+        PyErr_WriteUnraisable(NULL); /* there is nobody to raise it to */
 }
 
 /* Also those that end on other threads, which need the interpreter for it. */
@@ -260,10 +267,14 @@ static PyObject *group_enter(PyObject *self, PyObject *unused)
     return Py_NewRef(self);
 }
 
-static PyObject *group_leave(PyObject *self, PyObject *args)
+/* An exception is not to wait for the others, who may wait for what this rank does not do any more. */
+static PyObject *group_leave(PyObject *object, PyObject *args)
 {
-    (void)args;
-    return group_close(self, NULL);
+    struct py_group *self = (struct py_group *)object;
+
+    if (!py_leaves_by_exception(args) || self->group == NULL || self->closing)
+        return group_close(object, NULL);
+    return end_gently(self) ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *group_abort(PyObject *object, PyObject *unused)

@@ -381,19 +381,25 @@ static PyObject *comm_info(PyObject *module, PyObject *object)
 }
 
 /* Calls that gave handles are waited for where Ctrl-C and abort() are heard. */
-static PyObject *comm_close(PyObject *module, PyObject *object)
+static PyObject *comm_close(PyObject *module, PyObject *args)
 {
-    choir_comm *comm = py_nccl_comm(object, -1);
     const struct kept *kept;
+    PyObject *object;
+    choir_comm *comm;
+    int gently = 0; /* not for longer than what was forgotten */
     bool raised;
 
+    if (!PyArg_ParseTuple(args, "O|p", &object, &gently))
+        return py_nccl_wrong_arguments("_nccl_comm_close", "comm, bool gently=False");
+    comm = py_nccl_comm(object, -1);
     if (comm == NULL)
         return NULL;
     py_nccl_reap(py_state_of(module));
     kept = kept_by(object);
     py_leave();
-    if (kept != NULL && kept->gave_handles)
-        (void)choir_comm_finalize(comm, -1);
+    if (kept != NULL && kept->gave_handles &&
+        choir_comm_finalize(comm, gently ? PY_GRACE_MS : -1) == CHOIR_ERR_TIMEOUT)
+        choir_comm_abort(comm);
     raised = py_return();
     if (raised)
         return NULL;
@@ -557,7 +563,7 @@ static PyMethodDef functions[] = {
     { "_nccl_unique_id", unique_id, METH_VARARGS, NULL },
     { "_nccl_init_rank", init_rank, METH_VARARGS, NULL },
     { "_nccl_comm_info", comm_info, METH_O, NULL },
-    { "_nccl_comm_close", comm_close, METH_O, NULL },
+    { "_nccl_comm_close", comm_close, METH_VARARGS, NULL },
     { "_nccl_comm_abort", comm_abort, METH_O, NULL },
     { "_nccl_comm_finalize", comm_finalize, METH_VARARGS, NULL },
     { "_nccl_comm_error", comm_error, METH_O, NULL },

@@ -98,6 +98,40 @@ def forgotten():
         print(f"     {what}: {seconds:.1f} s")
 
 
+def left_by_an_exception():
+    """The program's own exception is told within seconds, whatever the other ranks do."""
+    said = as_ranks(2, """
+from choir import nccl
+from python_tests import make_comms
+g, comms = choir.init(), make_comms(2)
+h, store = g.split([0, 1]), g.store.clone()
+def group():
+    with g:
+        w = g.recv(ones(1), 1, async_op=True)
+        1 / 0
+def batch():
+    with h.batch():
+        h.recv(ones(1), 1)
+        1 / 0
+def communicator():
+    with nccl.Communicator.of(comms[0]) as comm:
+        w = nccl.all_reduce([ones(1)], comms=comm, async_op=True)
+        1 / 0
+def tell(leave):
+    try: leave()
+    except ZeroDivisionError: print("TOLD", leave.__name__, flush=True)
+if g.rank == 0:
+    threads = [threading.Thread(target=tell, args=(leave,)) for leave in (group, batch, communicator)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    store.set("told", "yes")
+store.get("told", timeout=60)
+store.barrier("all", 2)
+os._exit(0)
+""")
+    check(said.count("TOLD"), 3, said)
+
+
 def dropped_in_a_callback():
     """What is under way goes on, as when it is dropped elsewhere."""
     said = as_ranks(2, """
@@ -395,4 +429,6 @@ g.barrier()
 
 
 if __name__ == "__main__":
-    python_tests.main({forgotten: 0, dropped_in_a_callback: 0, closed_by_what_goes_back: 0, interrupted: 0, handlers_that_call: 0, others_are_told: 0, lock_is_free: 0, forks: 0, subinterpreters: 0, killed: 0, threads: 0})
+    python_tests.main(dict.fromkeys((
+        forgotten, left_by_an_exception, dropped_in_a_callback, closed_by_what_goes_back, interrupted,
+        handlers_that_call, others_are_told, lock_is_free, forks, subinterpreters, killed, threads), 0))
