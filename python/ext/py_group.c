@@ -280,13 +280,13 @@ static PyObject *group_leave(PyObject *object, PyObject *args)
 static PyObject *group_abort(PyObject *object, PyObject *unused)
 {
     struct py_group *self = (struct py_group *)object;
-    choir_group *group = py_group_enter(self, "abort");
 
     (void)unused;
-    if (group == NULL)
-        return NULL;
+    if (self->group == NULL)
+        return py_raise(self->state, CHOIR_ERR_STATE, "abort", "abort: the group is closed");
+    self->nusing++; /* also while another thread closes it, which may wait for long */
     py_leave_quietly();
-    choir_group_abort(group);
+    choir_group_abort(self->group);
     (void)py_return();
     py_group_exit(self);
     Py_RETURN_NONE;

@@ -132,6 +132,25 @@ os._exit(0)
     check(said.count("TOLD"), 3, said)
 
 
+def aborted_while_it_is_closed():
+    said = as_ranks(2, """
+g = choir.init()
+store = g.store.clone()
+if g.rank == 0:
+    w = g.recv(ones(1), 1, async_op=True)
+    thread = threading.Thread(target=g.close)
+    thread.start()
+    when_asleep(g.abort, thread.native_id).join()
+    thread.join(20)
+    print("ABORTED", not thread.is_alive(), g.closed, flush=True)
+    store.set("aborted", "yes")
+store.get("aborted", timeout=60)
+store.barrier("all", 2)
+os._exit(0)
+""")
+    check("ABORTED True True" in said, True, said)
+
+
 def dropped_in_a_callback():
     """What is under way goes on, as when it is dropped elsewhere."""
     said = as_ranks(2, """
@@ -430,5 +449,5 @@ g.barrier()
 
 if __name__ == "__main__":
     python_tests.main(dict.fromkeys((
-        forgotten, left_by_an_exception, dropped_in_a_callback, closed_by_what_goes_back, interrupted,
+        forgotten, left_by_an_exception, aborted_while_it_is_closed, dropped_in_a_callback, closed_by_what_goes_back, interrupted,
         handlers_that_call, others_are_told, lock_is_free, forks, subinterpreters, killed, threads), 0))
