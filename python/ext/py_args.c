@@ -109,8 +109,10 @@ int py_read_bool(PyObject *value, bool *out)
 
 int py_read_size(PyObject *value, const char *name, size_t *out)
 {
-    size_t number = PyLong_AsSize_t(value);
+    PyObject *index = PyNumber_Index(value); /* numpy's integers are none of Python's */
+    size_t number = index != NULL ? PyLong_AsSize_t(index) : (size_t)-1;
 
+    Py_XDECREF(index);
     if (number != (size_t)-1 || !PyErr_Occurred()) {
         *out = number;
         return 0;

@@ -95,7 +95,7 @@ def exchanges(group):
             same(a, np.full(i + 1, 10 * i + r), "all_to_all, uneven")
     for a in ways(lambda **more: group.all_to_all(np.zeros(2 * n), np.repeat(10.0 * r + np.arange(n), 2), **more)):
         same(a, np.repeat(10 * np.arange(n) + r, 2), "all_to_all of equal parts")
-    splits = [i + 1 for i in range(n)]
+    splits = np.arange(1, n + 1)
     for a in ways(lambda **more: group.all_to_all(np.zeros(n * (r + 1)), np.repeat(10.0 * r + np.arange(n), splits),
                                                   [r + 1] * n, splits, **more)):
         same(a, np.repeat(10 * np.arange(n) + r, r + 1), "all_to_all of unequal parts")
