@@ -174,17 +174,22 @@ static const struct dl_exchange *ask_type(PyTypeObject *type)
 
 static const struct dl_exchange *exchange_of(struct py_state *state, PyTypeObject *type)
 {
+    const struct dl_exchange *exchange;
+    PyTypeObject *before;
     unsigned at;
 
     for (unsigned i = 0; i < PY_NEXCHANGES; i++) {
         if (state->exchanges[i].type == type)
             return state->exchanges[i].exchange;
     }
+    exchange = ask_type(
+        type); /* may run any code, which may come here: type and table are stored together */
     at = state->next_exchange++ % PY_NEXCHANGES;
-    Py_XDECREF((PyObject *)state->exchanges[at].type);
+    before = state->exchanges[at].type;
     state->exchanges[at].type = (PyTypeObject *)Py_NewRef((PyObject *)type);
-    state->exchanges[at].exchange = ask_type(type);
-    return state->exchanges[at].exchange;
+    state->exchanges[at].exchange = exchange;
+    Py_XDECREF((PyObject *)before);
+    return exchange;
 }
 
 void py_dlpack_forget(struct py_state *state)
