@@ -7,6 +7,7 @@
  */
 #include "choirext.h"
 
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,9 +34,19 @@ static bool signals_say(void *arg)
     return stop;
 }
 
+/* In a forked child the thread that forked is the main one. */
+static void forget_in_child(void)
+{
+    known = false;
+}
+
 /* Only the main thread runs handlers: others are not to be bothered. */
 static void make_known(void)
 {
+    static bool watched; /* under the interpreter's lock */
+
+    if (!watched)
+        watched = pthread_atfork(NULL, NULL, forget_in_child) == 0;
     known = true;
     if (getpid() == (pid_t)syscall(SYS_gettid))
         choir_set_interrupt_check(signals_say, NULL);

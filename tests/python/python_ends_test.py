@@ -277,6 +277,25 @@ except KeyboardInterrupt: print("INTERRUPTED")
     check(said.strip(), "INTERRUPTED")
 
 
+def child_of_a_thread():
+    """Who was forked by a thread that had used the library hears Ctrl-C."""
+    said = python("""
+def fork():
+    choir.open_store("hash://").set("key", "value")
+    pid = os.fork()
+    if pid == 0:
+        when_asleep(lambda: os.kill(os.getpid(), signal.SIGINT))
+        try: choir.init("tcp://127.0.0.1:9", rank=1, size=2, timeout=10)
+        except KeyboardInterrupt: print("INTERRUPTED", flush=True)
+        finally: os._exit(0)
+    os.waitpid(pid, 0)
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join()
+""")
+    check(said.strip(), "INTERRUPTED")
+
+
 def others_are_told():
     """An interrupted collective is a failure of the group, for all."""
     said = as_ranks(2, """
@@ -450,4 +469,4 @@ g.barrier()
 if __name__ == "__main__":
     python_tests.main(dict.fromkeys((
         forgotten, left_by_an_exception, aborted_while_it_is_closed, dropped_in_a_callback, closed_by_what_goes_back, interrupted,
-        handlers_that_call, others_are_told, lock_is_free, forks, subinterpreters, killed, threads), 0))
+        handlers_that_call, child_of_a_thread, others_are_told, lock_is_free, forks, subinterpreters, killed, threads), 0))
