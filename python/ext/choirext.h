@@ -209,6 +209,8 @@ void py_lent_reap(struct py_lent **list);
 
 /* For the collector: what they hold, as far as it is known to Python. */
 int py_lent_visit(const struct py_lent *lent, visitproc visit, void *arg);
+int py_lent_visit_done(const struct py_lent *list, visitproc visit,
+                       void *arg); /* of one of py_lent_keep()'s */
 
 /* One buffer or list more: NULL with an exception. */
 choir_buf *py_lend(struct py_state *state, struct py_lent *lent, PyObject *object, unsigned access,

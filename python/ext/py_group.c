@@ -217,6 +217,23 @@ void py_groups_end(struct py_state *state)
     }
 }
 
+/* What is lent to works under way is the library's: not to be collected. */
+static int traverse(PyObject *object, visitproc visit, void *arg)
+{
+    struct py_group *self = (struct py_group *)object;
+
+    Py_VISIT(Py_TYPE(object));
+    return py_lent_visit_done(self->unwaited, visit, arg);
+}
+
+static int clear(PyObject *object)
+{
+    struct py_group *self = (struct py_group *)object;
+
+    py_lent_reap(&self->unwaited);
+    return 0;
+}
+
 /* Out of the list first: ending lets other threads run, and what they find there can be referred to. */
 static void dealloc(PyObject *object)
 {
@@ -224,6 +241,7 @@ static void dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     PyObject *kind, *value, *trace;
 
+    PyObject_GC_UnTrack(object);
     unlink_group(self);
     PyErr_Fetch(&kind, &value, &trace);
     if (self->group != NULL) {
@@ -233,7 +251,7 @@ static void dealloc(PyObject *object)
     }
     PyErr_Restore(kind, value, trace);
     py_batches_forget(self);
-    PyObject_Free(object);
+    PyObject_GC_Del(object);
     Py_DECREF(type);
 }
 
@@ -578,13 +596,14 @@ static const char doc[] =
 static PyType_Slot slots[] = {
     { Py_tp_doc, (void *)doc },    { Py_tp_dealloc, dealloc },
     { Py_tp_methods, methods },    { Py_tp_getset, py_group_properties },
-    { Py_tp_repr, py_group_repr }, { 0, NULL },
+    { Py_tp_repr, py_group_repr }, { Py_tp_traverse, traverse },
+    { Py_tp_clear, clear },        { 0, NULL },
 };
 
 static PyType_Spec spec = {
     .name = "choir.Group",
     .basicsize = sizeof(struct py_group),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = slots,
 };
 

@@ -70,15 +70,21 @@ void py_lent_keep(struct py_lent **list, choir_work *work, struct py_lent *lent)
     *list = lent;
 }
 
+static bool is_done(const struct py_lent *lent)
+{
+    double ms;
+
+    return choir_work_duration_ms(lent->work, &ms) == CHOIR_OK;
+}
+
 void py_lent_reap(struct py_lent **list)
 {
     struct py_lent **at = list, *done = NULL;
-    double ms;
 
     while (*at != NULL) {
         struct py_lent *lent = *at;
 
-        if (choir_work_duration_ms(lent->work, &ms) == CHOIR_OK) {
+        if (is_done(lent)) {
             *at = lent->next;
             lent->next = done;
             done = lent;
@@ -119,6 +125,17 @@ int py_lent_visit(const struct py_lent *lent, visitproc visit, void *arg)
 
     for (; lent != NULL && rc == 0; lent = lent->next)
         rc = visit_one(lent, visit, arg);
+    return rc;
+}
+
+int py_lent_visit_done(const struct py_lent *lent, visitproc visit, void *arg)
+{
+    int rc = 0;
+
+    for (; lent != NULL && rc == 0; lent = lent->next) {
+        if (is_done(lent))
+            rc = visit_one(lent, visit, arg);
+    }
     return rc;
 }
 

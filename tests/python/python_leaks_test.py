@@ -5,6 +5,7 @@ import gc
 import os
 import resource
 import sys
+import time
 
 import python_tests
 from python_tests import check
@@ -116,5 +117,21 @@ def cycles():
     group.close()
 
 
+def cycle_of_a_group():
+    """An array that has the group whose work, without a handle, it was lent to."""
+    a = np.ones(2).view(Holder)
+    Holder.nalive += 1
+    a.group = choir.init()
+    a.group.recv(a, 0, async_op=True)
+    gc.collect()
+    check(Holder.nalive, 1, "arrays that are lent")
+    a.group.send(np.ones(2), 0)
+    until = time.monotonic() + 60
+    del a
+    while Holder.nalive > 0 and time.monotonic() < until:  # a call would give it back
+        gc.collect()
+    check(Holder.nalive, 0, "arrays that are left")
+
+
 if __name__ == "__main__":
-    python_tests.main({leaks: 0, cycles: 0})
+    python_tests.main({leaks: 0, cycles: 0, cycle_of_a_group: 0})
