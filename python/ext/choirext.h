@@ -305,8 +305,9 @@ PyObject *py_nccl_error_from(struct py_state *state, const choir_error *record);
 
 PyObject *py_store_wrap(struct py_state *state, choir_store *store);
 
-/* The library's store; stays the object's. NULL with an exception. */
-choir_store *py_store_borrow(struct py_state *state, PyObject *object);
+/* The library's store, which stays until py_store_exit(), whoever closes it. NULL with an exception. */
+choir_store *py_store_enter(struct py_state *state, PyObject *object, const char *operation);
+void py_store_exit(PyObject *object);
 
 /* --- operations (py_coll.c, py_coll_lists.c, py_p2p.c, py_sparse.c) ----------------------------------- */
 

@@ -463,9 +463,10 @@ static choir_status carry(void *arg, char *word, size_t room, int64_t timeout_ms
     return rc < 0 ? CHOIR_ERR_NETWORK : CHOIR_OK;
 }
 
-/* What is given stays the caller's. */
+/* What is given stays the caller's. The store, if there is one, is in use until py_store_exit(). */
 static int read_init(struct py_state *state, PyObject *const *args, Py_ssize_t nargs,
-                     PyObject *kwnames, choir_init_opts *opts, struct carrier *carrier)
+                     PyObject *kwnames, choir_init_opts *opts, struct carrier *carrier,
+                     PyObject **store_out)
 {
     enum { URL, RANK, SIZE, TIMEOUT, NAME, TOKEN_FILE, STORE, CARRY, COUNT };
     static const char *const names[] = { "url",        "rank",  "size",  "timeout", "name",
@@ -494,26 +495,22 @@ static int read_init(struct py_state *state, PyObject *const *args, Py_ssize_t n
     opts->carry_arg = carrier;
     if (given[STORE] == NULL)
         return 0;
-    opts->store = py_store_borrow(state, given[STORE]);
+    opts->store = py_store_enter(state, given[STORE], "init");
+    *store_out = given[STORE];
     return opts->store != NULL ? 0 : -1;
 }
 
-static PyObject *init(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *join(struct py_state *state, const choir_init_opts *opts, struct carrier *carrier)
 {
-    struct py_state *state = py_state_of(module);
-    choir_init_opts opts = { .size = sizeof(opts) };
-    struct carrier carrier = { 0 };
     choir_group *group = NULL;
     choir_status rc;
     bool raised;
 
-    if (read_init(state, args, nargs, kwnames, &opts, &carrier) < 0)
-        return NULL;
     py_leave();
-    rc = choir_init(&group, &opts);
+    rc = choir_init(&group, opts);
     raised = py_return();
-    if (carrier.type != NULL) {
-        PyErr_Restore(carrier.type, carrier.value, carrier.trace);
+    if (carrier->type != NULL) {
+        PyErr_Restore(carrier->type, carrier->value, carrier->trace);
         raised = true;
     }
     if (raised) {
@@ -521,6 +518,21 @@ static PyObject *init(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
         return NULL;
     }
     return rc == CHOIR_OK ? py_group_wrap(state, group) : py_raise_last(state);
+}
+
+static PyObject *init(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    struct py_state *state = py_state_of(module);
+    choir_init_opts opts = { .size = sizeof(opts) };
+    struct carrier carrier = { 0 };
+    PyObject *store = NULL, *group;
+
+    if (read_init(state, args, nargs, kwnames, &opts, &carrier, &store) < 0)
+        return NULL;
+    group = join(state, &opts, &carrier);
+    if (store != NULL)
+        py_store_exit(store); /* another thread may have closed it meanwhile */
+    return group;
 }
 
 static PyObject *fake_group(PyObject *module, PyObject *const *args, Py_ssize_t nargs,

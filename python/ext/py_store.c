@@ -56,19 +56,18 @@ static void store_exit(struct py_store *self)
         close_store(self);
 }
 
-choir_store *py_store_borrow(struct py_state *state, PyObject *object)
+choir_store *py_store_enter(struct py_state *state, PyObject *object, const char *operation)
 {
-    struct py_store *self = (struct py_store *)object;
-
     if (!PyObject_TypeCheck(object, state->store_type)) {
         PyErr_Format(PyExc_TypeError, "store: a choir.Store is expected, not %R", object);
         return NULL;
     }
-    if (self->store == NULL || self->closing) {
-        py_raise(state, CHOIR_ERR_STATE, "init", "init: the store is closed");
-        return NULL;
-    }
-    return self->store;
+    return store_enter((struct py_store *)object, operation);
+}
+
+void py_store_exit(PyObject *object)
+{
+    store_exit((struct py_store *)object);
 }
 
 static void store_dealloc(PyObject *object)

@@ -104,6 +104,9 @@ def joining_through_one():
         t.join(20)
     check(sorted(groups), [0, 1])
     raises(TypeError, choir.init, store=3, rank=0, size=1)
+    python_tests.when_asleep(s.close)
+    raises(choir.TimeoutError, choir.init, store=s, rank=0, size=2, timeout=0.3)
+    raises(choir.StateError, choir.init, store=s, rank=0, size=1, has="the store is closed")
     raises(TypeError, choir.init, rank=0)
 
 
