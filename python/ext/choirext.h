@@ -191,6 +191,7 @@ struct py_list {
 struct py_lent {
     struct py_lent *next; /* in a batch, or among those that nobody waits for */
     choir_work *work;     /* of the latter */
+    pid_t process;        /* which began that */
     PyObject *object;     /* what else has to last; or NULL */
     int nsingle, nlists;
     struct py_list lists[2];

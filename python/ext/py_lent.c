@@ -3,6 +3,8 @@
  */
 #include "choirext.h"
 
+#include <unistd.h>
+
 void py_lent_init(struct py_lent *lent)
 {
     lent->next = NULL;
@@ -57,10 +59,12 @@ void py_lent_destroy(struct py_lent *lent)
 void py_lent_keep(struct py_lent **list, choir_work *work, struct py_lent *lent)
 {
     struct py_lent *last = lent;
+    pid_t process = getpid();
 
     /* Those of a batch hang together: one work stands for all. */
     for (struct py_lent *l = lent; l != NULL; l = l->next) {
         l->work = choir_work_ref(work);
+        l->process = process;
         last = l;
     }
     choir_work_unref(work);
@@ -80,11 +84,15 @@ static bool is_done(const struct py_lent *lent)
 void py_lent_reap(struct py_lent **list)
 {
     struct py_lent **at = list, *done = NULL;
+    pid_t process = getpid();
 
     while (*at != NULL) {
         struct py_lent *lent = *at;
 
-        if (is_done(lent)) {
+        if (lent->process != process) {
+            *at =
+                lent->next; /* a forked child has the parent's works only as they were, for ever */
+        } else if (is_done(lent)) {
             *at = lent->next;
             lent->next = done;
             done = lent;

@@ -226,6 +226,28 @@ def interpreter_ends():
         check((done.returncode, done.stdout), (0, "end\n"), f"{name}: {done.stderr}")
 
 
+FORKS = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+import numpy as np, python_tests
+from choir import nccl
+comms = python_tests.make_comms(2)
+nccl.all_reduce([np.ones(1)], comms=comms[0], async_op=True)
+began, pid = time.monotonic(), os.fork()
+if pid:
+    print(os.waitpid(pid, 0)[1], time.monotonic() - began)
+    os._exit(0)
+"""
+
+
+def a_child_ends_at_once():
+    """An ordinary end of a forked interpreter does not wait for what only the parent can end."""
+    done = subprocess.run([sys.executable, "-c", FORKS, os.path.dirname(__file__)], capture_output=True, text=True, timeout=60,
+                          check=True, env=python_sanitized.without_leaks())
+    code, seconds = done.stdout.split()
+    check((code, float(seconds) < 4), ("0", True), done)
+
+
 LEAVES = """
 import sys
 import numpy as np
@@ -253,4 +275,4 @@ if __name__ == "__main__":
                        failures_are_of_this_module: 0, dropped_handles_hold_on: 0, the_last_goes_in_a_callback: 0,
                        waiting_with_a_lock_that_a_callback_needs: 0, destroy_waits_until_abort: 0,
                        who_forgets_a_handle_leaves_at_the_end: 0,
-                       awaited: 0, leak_nothing: 0, interpreter_ends: 0})
+                       a_child_ends_at_once: 0, awaited: 0, leak_nothing: 0, interpreter_ends: 0})
