@@ -305,18 +305,14 @@ class Communicator:
     def premul_sum(self, factor: Tensor, *, lent: bool = False) -> int:
         """An `op` for calls with this communicator: the sum of this rank's elements times `factor`.
 
-        `factor` is a tensor of one element, of the type of the elements. `lent`: it is read in each call, so keep it;
-        otherwise now.
+        `factor` is a tensor of one element, of the type of the elements. `lent`: it is read in each call, and its memory held
+        until redop_destroy(); otherwise now.
         """
-        op = _choir._nccl_premul_sum(self.capsule, factor, lent)
-        if lent:
-            self.__dict__.setdefault("_lent", {})[op] = factor
-        return op
+        return _choir._nccl_premul_sum(self.capsule, factor, lent)
 
     def redop_destroy(self, op: int) -> None:
         """Forget what premul_sum() gave."""
         _choir._nccl_redop_destroy(self.capsule, op)
-        self.__dict__.get("_lent", {}).pop(op, None)
 
     def __enter__(self) -> Communicator:
         return self

@@ -137,10 +137,18 @@ PyObject *py_nccl_wrong_arguments(const char *name, const char *expected)
 
 /* --- communicators -------------------------------------------------------------------------------------- */
 
+/* Memory that is read in each call with the reduction. */
+struct factor {
+    struct factor *next;
+    int op;
+    struct py_buf buf;
+};
+
 /* The context of a capsule: what its communicator keeps of Python. */
 struct kept {
     PyObject *module; /* whose state is asked at the end */
     bool gave_handles;
+    struct factor *factors; /* of the reductions it was given and not told to forget */
 };
 
 struct farewell {
@@ -162,11 +170,23 @@ void py_nccl_gives_handles(PyObject *capsule)
         kept->gave_handles = true;
 }
 
+static void release_factor(struct factor *factor)
+{
+    py_buf_release(&factor->buf);
+    PyMem_Free(factor);
+}
+
 /* The communicator is gone. */
 static void let_kept_go(struct kept *kept)
 {
     if (kept == NULL)
         return;
+    while (kept->factors != NULL) {
+        struct factor *factor = kept->factors;
+
+        kept->factors = factor->next;
+        release_factor(factor);
+    }
     Py_DECREF(kept->module);
     PyMem_Free(kept);
 }
@@ -463,35 +483,99 @@ static PyObject *comm_error(PyObject *module, PyObject *object)
 
 /* --- reductions of a communicator's own ------------------------------------------------------------------- */
 
+/* The number of the reduction; 0 with an exception. */
+static int add_redop(struct py_state *state, choir_comm *comm, const choir_buf *buf, bool copied)
+{
+    choir_status rc;
+    int op = 0;
+
+    if (buf->count != 1) {
+        py_nccl_refuse("InputSizeError", -1,
+                       "premul_sum: the factor has %zu elements, expected one", buf->count);
+        return 0;
+    }
+    rc = choir_comm_premul_sum(comm, buf->data, buf->type, copied, &op);
+    if (rc == CHOIR_OK)
+        return op;
+    py_nccl_raise(state,
+                  &(choir_comm_fault){ rc == CHOIR_ERR_TYPE ? CHOIR_RULE_OP_TYPE : CHOIR_RULE_OP,
+                                       false, -1 });
+    return 0;
+}
+
+static int add_copied(struct py_state *state, choir_comm *comm, PyObject *object)
+{
+    struct py_buf buf;
+    int op;
+
+    if (py_buf_get(state, object, PY_READ, NULL, &buf) < 0)
+        return 0;
+    op = add_redop(state, comm, &buf.buf, true);
+    py_buf_release(&buf);
+    return op;
+}
+
+/* The capsule holds it, as calls have the capsule. */
+static int add_lent(struct py_state *state, struct kept *kept, choir_comm *comm, PyObject *object)
+{
+    struct factor *factor = PyMem_Malloc(sizeof(*factor));
+
+    if (factor == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    if (py_buf_get(state, object, PY_READ | PY_LASTING, NULL, &factor->buf) < 0) {
+        PyMem_Free(factor);
+        return 0;
+    }
+    factor->op = add_redop(state, comm, &factor->buf.buf, false);
+    if (factor->op == 0) {
+        release_factor(factor);
+        return 0;
+    }
+    factor->next = kept->factors;
+    kept->factors = factor;
+    return factor->op;
+}
+
 static PyObject *premul_sum(PyObject *module, PyObject *args)
 {
     struct py_state *state = py_state_of(module);
     PyObject *object, *factor;
-    struct py_buf buf;
+    struct kept *kept;
     choir_comm *comm;
-    choir_status rc;
     int op, lent = 0;
 
     if (!PyArg_ParseTuple(args, "OO|p", &object, &factor, &lent))
         return py_nccl_wrong_arguments("_nccl_premul_sum", "comm, tensor factor, bool lent=False");
     comm = py_nccl_comm(object, -1);
-    if (comm == NULL || py_buf_get(state, factor, PY_READ, NULL, &buf) < 0)
+    if (comm == NULL)
         return NULL;
-    if (buf.buf.count != 1)
-        py_nccl_refuse("InputSizeError", -1,
-                       "premul_sum: the factor has %zu elements, expected one", buf.buf.count);
-    rc = buf.buf.count == 1 ? choir_comm_premul_sum(comm, buf.buf.data, buf.buf.type, !lent, &op)
-                            : CHOIR_OK;
-    py_buf_release(&buf);
-    if (rc != CHOIR_OK)
-        py_nccl_raise(
-            state, &(choir_comm_fault){ rc == CHOIR_ERR_TYPE ? CHOIR_RULE_OP_TYPE : CHOIR_RULE_OP,
-                                        false, -1 });
-    return PyErr_Occurred() ? NULL : PyLong_FromLong(op);
+    kept = kept_by(object);
+    if (lent && kept == NULL)
+        return py_nccl_refuse(
+            "CapsuleError", -1,
+            "premul_sum: %R was not made by init_rank(), and cannot hold a factor", object);
+    op = lent ? add_lent(state, kept, comm, factor) : add_copied(state, comm, factor);
+    return op != 0 ? PyLong_FromLong(op) : NULL;
+}
+
+static void forget_factor(struct kept *kept, int op)
+{
+    struct factor **at = &kept->factors, *factor;
+
+    while (*at != NULL && (*at)->op != op)
+        at = &(*at)->next;
+    factor = *at;
+    if (factor == NULL)
+        return;
+    *at = factor->next;
+    release_factor(factor);
 }
 
 static PyObject *redop_destroy(PyObject *module, PyObject *args)
 {
+    struct kept *kept;
     PyObject *object;
     choir_comm *comm;
     int op;
@@ -503,6 +587,9 @@ static PyObject *redop_destroy(PyObject *module, PyObject *args)
         return NULL;
     if (choir_comm_redop_destroy(comm, op) != CHOIR_OK)
         return py_nccl_raise(py_state_of(module), &(choir_comm_fault){ CHOIR_RULE_OP, false, -1 });
+    kept = kept_by(object);
+    if (kept != NULL)
+        forget_factor(kept, op);
     Py_RETURN_NONE;
 }
 

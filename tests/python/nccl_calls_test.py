@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """nccl_calls_test.py - choir.nccl where one process is all ranks: versions, ids, lists, roots, in place, reductions of all types."""
 # timeout: 120
+import array
 import warnings
+import weakref
 
 import python_tests
 from python_tests import check, make_comms, raises
@@ -258,6 +260,26 @@ def factors():
         raises(nccl.InputSizeError, comm.premul_sum, np.ones(2, "f4"))
 
 
+def lent_factors_stay():
+    """Whoever has forgotten the factor and the Communicator, as long as the capsule and the reduction are there."""
+    capsule = nccl.init_rank(1, nccl.unique_id(), 0)
+    factor = array.array("f", [3.0])
+    op = nccl.Communicator.of(capsule).premul_sum(factor, lent=True)
+    raises(BufferError, factor.append, 1.0)  # which would move it
+    alive = weakref.ref(factor)
+    del factor
+    check(alive() is not None, True, "the factor is there")
+    a = np.ones(2, "f4")
+    nccl.all_reduce([a], op=op, comms=capsule)
+    check(a.tolist(), [3, 3])
+    nccl.Communicator.of(capsule).redop_destroy(op)
+    check(alive() is None, True, "the factor is given back")
+    nccl.Communicator.of(capsule).premul_sum(factor := array.array("f", [3.0]), lent=True)
+    alive = weakref.ref(factor)
+    del factor, capsule
+    check(alive() is None, True, "the factor goes with the capsule")
+
+
 def life():
     comms = [nccl.Communicator.of(c) for c in make_comms(2)]
     check([(c.rank, c.size, c.error()) for c in comms], [(0, 2, None), (1, 2, None)])
@@ -310,5 +332,5 @@ def other_threads_run():
 if __name__ == "__main__":
     python_tests.main({f: 0 for f in (
         versions_and_ids, lists, kinds_of_memory, kinds_of_tensors_refused, types_that_are_only_stored, streams, every_root, old_reduce,
-        shares, in_place, reductions_of_types, what_nccl_adds_up_wrongly, factors, life,
+        shares, in_place, reductions_of_types, what_nccl_adds_up_wrongly, factors, lent_factors_stay, life,
         a_communicator_lasts_as_long_as_its_calls, other_threads_run)})
