@@ -1,8 +1,9 @@
 """Collectives of Python objects: methods of Group, written on its operations on bytes.
 
-Values are like those of JSON: None, bool, int, float, str, and lists and dictionaries of them. `pickle=True` takes anything
-that can be pickled, on the sending side to send it and on the receiving side to accept it: unpickling runs whatever code the
-sender chose, so a receiver that did not ask for it refuses.
+Values are like those of JSON: None, bool, int, float, str, and lists and dictionaries of them, whose keys are str; what JSON
+would change, as tuples and other keys, is refused. `pickle=True` takes anything that can be pickled, on the
+sending side to send it and on the receiving side to accept it: unpickling runs whatever code the sender chose, so a receiver that
+did not ask for it refuses.
 """
 from __future__ import annotations
 
@@ -17,12 +18,28 @@ from choir._choir import Group
 JSON, PICKLE = b"J", b"P"
 
 
+def _refuse_changed(value: Any) -> None:
+    """What JSON writes, and reads as something else."""
+    if isinstance(value, tuple):
+        raise TypeError(f"{value!r} would arrive as a list")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} would arrive as a str")
+            _refuse_changed(item)
+    elif isinstance(value, list):
+        for item in value:
+            _refuse_changed(item)
+
+
 def encode(value: Any, pickle: bool) -> bytes:
     """The bytes that stand for a value; the first one says how."""
     if pickle:
         return PICKLE + pickling.dumps(value)
     try:
-        return JSON + json.dumps(value, separators=(",", ":")).encode()
+        data = JSON + json.dumps(value, separators=(",", ":")).encode()
+        _refuse_changed(value)  # which has no cycles, as it could be written
+        return data
     except TypeError as e:
         raise TypeError(f"{e}; pickle=True sends it, if all ranks ask for it") from None
 
@@ -38,6 +55,11 @@ def decode(data: bytes, pickle: bool) -> Any:
     return pickling.loads(data[1:])
 
 
+def _refuse_batch(group: Group, method: str) -> None:
+    if group._in_batch():  # pylint: disable=protected-access
+        raise NotImplementedError(f"{method}: in a batch: it is two operations, and needs the first to be done")
+
+
 def _sizes(count: int = 1, value: int = 0) -> array.array[int]:
     return array.array("q", [value] * count)
 
@@ -47,6 +69,7 @@ def all_gather_object(self: Group, value: Any, *, pickle: bool = False, timeout:
 
     Everybody's value, in rank order, on every rank.
     """
+    _refuse_batch(self, "all_gather_object")
     data = encode(value, pickle)
     sizes = _sizes(self.size)
     self.all_gather(sizes, _sizes(value=len(data)), timeout=timeout)
@@ -61,6 +84,7 @@ def gather_object(self: Group, value: Any, root: int = 0, *, pickle: bool = Fals
 
     Everybody's value, in rank order, on the root; None on the others.
     """
+    _refuse_batch(self, "gather_object")
     data = encode(value, pickle)
     at_root = self.rank == root
     sizes = [_sizes() for _ in range(self.size)] if at_root else None
@@ -76,6 +100,7 @@ def broadcast_object(self: Group, value: Any = None, root: int = 0, *, pickle: b
 
     The root's value, on every rank.
     """
+    _refuse_batch(self, "broadcast_object")
     data = bytearray(encode(value, pickle)) if self.rank == root else bytearray()
     size = _sizes(value=len(data))
     self.broadcast(size, root, timeout=timeout)
@@ -91,6 +116,7 @@ def scatter_object(self: Group, values: Sequence[Any] | None = None, root: int =
 
     To rank r the root's values[r].
     """
+    _refuse_batch(self, "scatter_object")
     parts, sizes = None, None
     if self.rank == root:
         if values is None or len(values) != self.size:
@@ -110,6 +136,7 @@ def send_object(self: Group, value: Any, to: int, tag: int = 0, *, pickle: bool 
 
     Send a value to a rank that receives it with recv_object().
     """
+    _refuse_batch(self, "send_object")
     data = encode(value, pickle)
     self.send(_sizes(value=len(data)), to, tag, timeout=timeout)
     self.send(data, to, tag, timeout=timeout)
@@ -120,6 +147,7 @@ def recv_object(self: Group, source: int, tag: int = 0, *, pickle: bool = False,
 
     The value that a rank sends.
     """
+    _refuse_batch(self, "recv_object")
     size = _sizes()
     self.recv(size, source, tag, timeout=timeout)
     data = bytearray(size[0])

@@ -302,11 +302,26 @@ static PyObject *get_work(PyObject *object, void *unused)
 
 /* --- the type -------------------------------------------------------------------------------------------------------- */
 
+/* For calls that are more than one operation, and written in Python. */
+static PyObject *in_batch(PyObject *object, PyObject *unused)
+{
+    struct py_batch *batch;
+    bool found;
+
+    (void)unused;
+    if (py_batch_find((struct py_group *)object, &batch) < 0)
+        return NULL;
+    found = batch != NULL;
+    py_batch_unref(batch);
+    return PyBool_FromLong(found);
+}
+
 PyMethodDef py_batch_methods[] = {
     { "batch", PY_METHOD(batch),
       "batch(*, async_op=False) -> Batch\n\n"
       "What this thread issues on the group inside `with group.batch() as batch:` starts together\n"
       "when the block ends, and is one work. Sends and receives may be in any order." },
+    { "_in_batch", in_batch, METH_NOARGS, NULL },
     { NULL, NULL, 0, NULL },
 };
 

@@ -27,9 +27,24 @@ def every_kind(group):
     elif r == 1:
         check(group.recv_object(0, tag=3), ["to", 1])
     raises(TypeError, group.all_gather_object, {1, 2}, has="pickle=True")
+    for changed in ({1: "a"}, {"a": {None: 1}}, (1, 2), [[(1,)]], {"a": ()}):
+        raises(TypeError, group.all_gather_object, changed, has="pickle=True")
+        check(group.all_gather_object(changed, pickle=True), [changed] * n)
     check(group.all_gather_object({1, r}, pickle=True), [{1, i} for i in range(n)])
     if r == 0:
         raises(ValueError, group.scatter_object, [], has="one for each")
+
+
+def not_in_a_batch(group):
+    """Refused before anything of it is part of the batch."""
+    calls = [(group.all_gather_object, 1), (group.gather_object, 1), (group.broadcast_object, 1),
+             (group.scatter_object, [1] * group.size), (group.send_object, 1, 0), (group.recv_object, 0)]
+    with group.batch():
+        for call, *args in calls:
+            raises(NotImplementedError, call, *args, has="in a batch")
+        group.all_reduce(a := np.ones(1))
+    check(a.tolist(), [group.size])
+    check(group.all_gather_object(1), [1] * group.size)
 
 
 def not_unasked(group):
@@ -60,4 +75,4 @@ def local():
 
 
 if __name__ == "__main__":
-    python_tests.main({every_kind: (1, 3), not_unasked: 2, local: 0})
+    python_tests.main({every_kind: (1, 3), not_in_a_batch: 2, not_unasked: 2, local: 0})
