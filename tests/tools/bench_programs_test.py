@@ -32,6 +32,7 @@ says(r"allreduce of +65536 bytes, 2 ranks: bf16 \d\.\d+ of f32's rate \[.*f16 \d
      CHOIR, "run", "-n", 2, "--no-prefix", BENCH / "types", 65536)
 told = says(r"computing [\d.]+ ms, both [\d.]+ ms: -?\d+ % hidden \[", CHOIR, "run", "-n", 2, "--bind", "none", "--no-prefix", BENCH / "overlap", 1)
 check(all(float(ms) > 0 for ms in re.findall(r"([\d.]+) ms", told)), "took no time:", told)
+says(r"3 ranks: [\d.]+ us \[", BENCH / "turns", 3)
 says(r"flight record: [\d.]+ ns an operation", BENCH / "costs", "flight")
 for program in ("types", "overlap"):
     done = subprocess.run([CHOIR, "run", "-n", "1", "--no-prefix", BENCH / program, "0"], capture_output=True, text=True)
