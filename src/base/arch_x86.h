@@ -41,11 +41,12 @@ static inline void ch_arch_relax(void)
 /* Sanitizers do not see what an instruction by itself reads and writes. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CH_ARCH_SANITIZED 1
-#elif defined(__has_feature)
-#define CH_ARCH_SANITIZED                                                                          \
-    (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                        \
-     __has_feature(memory_sanitizer))
-#else
+#elif defined(__clang__)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CH_ARCH_SANITIZED 1
+#endif
+#endif
+#ifndef CH_ARCH_SANITIZED
 #define CH_ARCH_SANITIZED 0
 #endif
 

@@ -443,6 +443,64 @@ CHOIR_TEST_TIMED(functions_do_what_their_schedules_say, 120)
     }
 }
 
+enum { UNLIKE = 7 };
+
+/* What adds up differently in another order: no two sums of three are rounded alike for long. */
+static void fill_unlike(float *values, uint32_t rank)
+{
+    for (size_t i = 0; i < UNLIKE; i++)
+        values[i] = (float)((rank * 7919 + i * 104729 + 1) % 1000003) * 0.37F;
+}
+
+static choir_status add_up_unlike(struct mate *mate)
+{
+    static const struct ch_reduction sum = { .type = CHOIR_F32, .op = CHOIR_SUM };
+    float in[UNLIKE], out[UNLIKE], want[UNLIKE], all[TEAM_MOST][UNLIKE];
+    struct ch_op op = { .type = CHOIR_OP_ALLREDUCE,
+                        .coll = CH_ALLREDUCE,
+                        .dtype = CHOIR_F32,
+                        .redop = CHOIR_SUM,
+                        .reduces = true,
+                        .in = { .step = 1, .nblocks = 1, .base = (char *)in, .count = UNLIKE },
+                        .out = { .step = 1, .nblocks = 1, .base = (char *)out, .count = UNLIKE },
+                        .longest = UNLIKE,
+                        .counts = UNLIKE,
+                        .seq = 1,
+                        .until = team_patience() };
+    const void *srcs[TEAM_MOST];
+    void *dst = want;
+    choir_status rc;
+
+    for (uint32_t r = 0; r < mate->team->n; r++) {
+        fill_unlike(all[r], r);
+        srcs[r] = all[r];
+    }
+    ch_kernels_scalar.reduce[CHOIR_F32][CHOIR_SUM](&sum, &dst, 1, srcs, mate->team->n, UNLIKE);
+    fill_unlike(in, mate->me);
+    rc = team_do(mate, &op);
+    if (rc == CHOIR_OK)
+        CHOIR_CHECK(memcmp(want, out, sizeof(want)) == 0);
+    return rc;
+}
+
+/* In the ranks' order, also where the sum is not the same in another. */
+CHOIR_TEST(functions_add_up_in_the_order_of_ranks)
+{
+    for (uint32_t n = 2; n <= 9; n++) {
+        struct team team;
+
+        CHOIR_ROW("%u ranks", n);
+        team_start(&team, n);
+        team_channel(&team, 0);
+        team.mates[n - 1].channel->stepwise = true;
+        team_run(&team, add_up_unlike);
+        team_check_ok(&team);
+        CHOIR_CHECK(team.mates[0].channel->last_plan->fused != NULL);
+        CHOIR_CHECK(team.mates[n - 1].channel->last_plan->fused == NULL);
+        team_end(&team);
+    }
+}
+
 /* Results so long that they go past the caches, in several windows and with an odd end. */
 CHOIR_TEST_TIMED(long_results_are_the_same, 120)
 {

@@ -108,7 +108,7 @@ static void scale(const struct ch_run *run, struct ch_place acc)
 
 /* Who is near and who is far differs from member to member, and a share or block in a stage is for the member of its
  * number (an all-to-all counts its blocks from one member to all, then from the next). The only block, in one piece, is for all:
- * that is known by itself. */
+ * that is known by itself; and our own block, of an all-gather, by our own number, which is nobody's else. */
 static struct ch_copy_ways *ways_to_reader(const struct ch_channel *channel,
                                            const struct ch_run *run, const struct ch_range *dst)
 {

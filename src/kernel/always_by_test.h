@@ -1,5 +1,6 @@
 /*
- * always_by_test.h - for tests: copies that are made one way, whatever they take.
+ * always_by_test.h - for tests: copies that are made one way, whatever they take; the next two thousand of each size, then what
+ * was measured counts again.
  */
 #ifndef CH_ALWAYS_BY_TEST_H
 #define CH_ALWAYS_BY_TEST_H

@@ -3,9 +3,9 @@
  *
  * Ordinary stores first make each cache line their own, and take it away from whoever read it last, with what is in it. How long
  * that takes depends on where the reader is. Where the two processors have a cache in common it is quick; where they have none, a
- * line takes a quarter of a microsecond to come over, and few can be on their way at once. Two other ways own lines
- * without fetching them: the CPU's own instruction for copying, on CPUs where it is made well, in half the time near and in a
- * seventh far; and stores past the caches, from which a reader gets the bytes out of memory (docs/design/performance.md).
+ * line takes a quarter of a microsecond to come over, and few can be on their way at once. There are two other ways. The CPU's own
+ * instruction for copying owns lines without fetching what is in them, on CPUs where it is made well: in half the time near and in
+ * a seventh far. Stores past the caches own nothing, and a reader gets the bytes out of memory (docs/design/performance.md).
  *
  * Where the two are changes while a program runs, as virtual machines are moved between processors. So it is measured
  * all the time: one copy in eight is timed, and other ways are tried now and then, which is seldom as long as

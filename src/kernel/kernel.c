@@ -78,8 +78,8 @@ static void choose(void)
     const struct ch_kernels *k;
     bool denied;
 
-    chosen.copies_strings = ch_arch_copies_strings();
     k = ch_kernels_choose(wanted, &chosen.reason, &denied);
+    chosen.copies_strings = k != &ch_kernels_scalar && ch_arch_copies_strings();
     if (denied)
         ch_log_warn("CHOIR_KERNEL=%s cannot be had; using %s: %s", wanted, k->name, chosen.reason);
     /* Release, pairs with the acquire in ch_kernels(): who sees the table may read the rest. */
@@ -136,11 +136,17 @@ static bool is_unfit_for_string(const void *dst, const void *src)
     return ((uintptr_t)dst - (uintptr_t)src - 1) % PAGE < NEAR - 1;
 }
 
+static bool copies_strings(void)
+{
+    ch_kernels(); /* chooses, if need be */
+    return chosen.copies_strings;
+}
+
 void ch_copy_by(enum ch_copy_how how, void *dst, const void *src, size_t nbytes)
 {
     switch (how) {
     case CH_COPY_STRING:
-        if (CH_UNLIKELY(is_unfit_for_string(dst, src)))
+        if (CH_UNLIKELY(!copies_strings() || is_unfit_for_string(dst, src)))
             break;
         ch_arch_copy_string(dst, src, nbytes);
         return;
@@ -156,10 +162,8 @@ void ch_copy_by(enum ch_copy_how how, void *dst, const void *src, size_t nbytes)
 
 unsigned ch_copy_there(void)
 {
-    const struct ch_kernels *k = ch_kernels(); /* chooses, if need be */
-
-    return 1u << CH_COPY_STORES | (unsigned)chosen.copies_strings << CH_COPY_STRING |
-           (unsigned)k->goes_past_caches << CH_COPY_PAST;
+    return 1u << CH_COPY_STORES | (unsigned)copies_strings() << CH_COPY_STRING |
+           (unsigned)ch_kernels()->goes_past_caches << CH_COPY_PAST;
 }
 
 void ch_fill(void *dst, const void *element, size_t size, size_t count)

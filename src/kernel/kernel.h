@@ -40,7 +40,7 @@ void ch_copy(void *dst, const void *src, size_t nbytes);
 void ch_copy_nt(void *dst, const void *src, size_t nbytes);
 
 /* The ways to copy, where it is known which is the fastest (copy_over.h); and which of them this CPU has, as bits 1 << how.
- * What it has not is done by ordinary stores. */
+ * What it has not is done by ordinary stores. From the nearest to the farthest: of several readers' ways the last is taken (move.c). */
 enum ch_copy_how {
     CH_COPY_STORES, /* ch_copy() */
     CH_COPY_STRING, /* the CPU's own instruction for it: it may own lines without fetching what is in them */

@@ -188,7 +188,7 @@ CHOIR_TEST_TIMED(who_fills_a_ring_is_told_of_room, 60)
     struct choir_test_random random = { 7 };
     unsigned char half[RACE_ROOM / 2] = { 0 };
     struct iovec iov = { half, sizeof(half) }, one = { half, 1 };
-    uint64_t rings;
+    uint64_t rings, nfull = 0;
     size_t done;
     pthread_t reader;
 
@@ -207,6 +207,7 @@ CHOIR_TEST_TIMED(who_fills_a_ring_is_told_of_room, 60)
         full = ch_byte_ring_write(&end, &one, 1, &done) == CHOIR_IN_PROGRESS;
         await(&race.done, turn);
         rung = ch_sys_read(race.waiter.bell.fd, &rings, sizeof(rings)) > 0;
+        nfull += full;
         if (full && !rung)
             CHOIR_FAIL("race %llu: it is full, and who made room rang nobody",
                        (unsigned long long)turn / 2);
@@ -214,6 +215,7 @@ CHOIR_TEST_TIMED(who_fills_a_ring_is_told_of_room, 60)
         await(&race.done, turn + 1);
     }
     pthread_join(reader, NULL);
+    CHOIR_CHECK(nfull > 0);
     atomic_store(&word->nasleep, 0);
     ch_waiter_fini(&race.waiter);
     ch_free(race.ring);
