@@ -122,18 +122,19 @@ static choir_status close_door(struct ch_context *context, const struct ch_patie
 static choir_status meet_others(struct ch_context *context, const char *attempt,
                                 const struct ch_record *mine, ch_deadline until)
 {
-    bool spent = true;
+    struct ch_roster_entry entry = { .spent = true };
     choir_status rc = CHOIR_OK;
 
-    while (spent) {
-        spent = false;
+    while (entry.spent) {
+        entry = (struct ch_roster_entry){ .counted = false };
         choir_store_close(context->round);
         context->round = NULL;
         rc = ch_roster_round(context->place.store, "init", attempt, context->nranks,
                              &context->round);
         if (rc == CHOIR_OK)
-            rc = ch_roster_join(context->round, mine, until, context->records, &spent);
+            rc = ch_roster_join(context->round, mine, until, context->records, &entry);
     }
+    context->counted = entry.counted;
     return rc;
 }
 
@@ -178,9 +179,9 @@ static choir_status meet_and_join(struct ch_context *context, const choir_init_o
         rc = ch_meet(where, patience, &context->place);
     if (rc == CHOIR_OK)
         rc = join(context, opts->name, where->attempt, patience);
-    if (context->round != NULL && context->place.kept_by_rank0)
+    if (context->place.kept_by_rank0 && context->counted)
         ch_roster_leave(context->round, context->rank);
-    else if (rc == CHOIR_OK)
+    if (rc == CHOIR_OK && !context->place.kept_by_rank0)
         ch_roster_forget(context->round, context->rank, context->nranks);
     if (rc == CHOIR_OK)
         snprintf(context->origin, sizeof(context->origin), "%s; %s", where->source,

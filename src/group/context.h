@@ -37,6 +37,7 @@ struct ch_context {
     struct ch_channel *first_channel; /* until the first group takes it */
     struct ch_meeting_place place;
     choir_store *round;        /* this meeting's corner of place.store */
+    bool counted;              /* as our rank, there */
     struct ch_record *records; /* of all ranks */
     int *hosts;                /* of all ranks: which host, counted by lowest rank */
     bool one_host;             /* all ranks share memory */

@@ -242,7 +242,7 @@ CHOIR_TEST(a_rank_that_brings_no_descriptors_is_named_to_all)
     choir_store *store = new_store(), *round;
     struct ch_record gone, all[3];
     struct rank ranks[2];
-    bool spent;
+    struct ch_roster_entry entry;
 
     CHOIR_CHECK_OK(ch_record_of_process(&gone));
     gone.rank = 2;
@@ -250,7 +250,7 @@ CHOIR_TEST(a_rank_that_brings_no_descriptors_is_named_to_all)
     for (int r = 0; r < 2; r++)
         start(&ranks[r], store, r, 3, short_ms());
     CHOIR_CHECK_OK(ch_roster_round(store, "init", "0", 3, &round));
-    CHOIR_CHECK_OK(ch_roster_join(round, &gone, ch_deadline_ms(ample_ms()), all, &spent));
+    CHOIR_CHECK_OK(ch_roster_join(round, &gone, ch_deadline_ms(ample_ms()), all, &entry));
     for (int r = 0; r < 2; r++) {
         finish(&ranks[r]);
         CHOIR_ROW("rank %d: %s", r, ranks[r].error.text);
@@ -383,13 +383,37 @@ CHOIR_TEST(different_sizes_are_told_to_all)
         check_sizes(odd);
 }
 
+/* Who serves the store waits until all who count have heard: a second one is none of them. */
+CHOIR_TEST(who_comes_second_does_not_count)
+{
+    choir_store *store = new_store(), *round;
+    struct ch_record first, second, all[2];
+    struct ch_roster_entry entry;
+
+    CHOIR_CHECK_OK(ch_record_of_process(&first));
+    CHOIR_CHECK_OK(ch_record_of_process(&second));
+    first.rank = second.rank = 1;
+    first.nranks = second.nranks = 2;
+    second.id[0] ^= 1;
+    second.pid++;
+    CHOIR_CHECK_OK(ch_roster_round(store, "init", "0", 2, &round));
+    CHOIR_CHECK_STATUS(ch_roster_join(round, &first, ch_deadline_ms(short_ms()), all, &entry),
+                       CHOIR_ERR_TIMEOUT);
+    CHOIR_CHECK(entry.counted && !entry.spent);
+    CHOIR_CHECK_STATUS(ch_roster_join(round, &second, ch_deadline_ms(ample_ms()), all, &entry),
+                       CHOIR_ERR_INVALID);
+    CHOIR_CHECK(!entry.counted && !entry.spent);
+    choir_store_close(round);
+    choir_store_close(store);
+}
+
 /* A rank of another build cannot be had here: its record stands in for it. */
 static void check_foreign(void (*change)(struct ch_record *record), const char *text)
 {
     choir_store *store = new_store(), *round;
     struct ch_record foreign, all[2];
     struct rank rank;
-    bool spent;
+    struct ch_roster_entry entry;
     choir_status rc;
 
     CHOIR_CHECK_OK(ch_record_of_process(&foreign));
@@ -398,7 +422,7 @@ static void check_foreign(void (*change)(struct ch_record *record), const char *
     change(&foreign);
     start(&rank, store, 0, 2, ample_ms());
     CHOIR_CHECK_OK(ch_roster_round(store, "init", "0", 2, &round));
-    rc = ch_roster_join(round, &foreign, ch_deadline_ms(ample_ms()), all, &spent);
+    rc = ch_roster_join(round, &foreign, ch_deadline_ms(ample_ms()), all, &entry);
     CHOIR_CHECK_STATUS(rc, CHOIR_ERR_PROTO);
     CHOIR_CHECK_HAS(choir_last_error(), text);
     finish(&rank);

@@ -421,15 +421,16 @@ static choir_status await_verdict(const struct meeting *meeting, const char *key
 }
 
 choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch_deadline until,
-                            struct ch_record *all_out, bool *spent_out)
+                            struct ch_record *all_out, struct ch_roster_entry *entry_out)
 {
     struct meeting meeting = { store, mine, ch_now(), until };
     choir_blob verdict = { NULL, 0 };
     bool again = false;
     choir_status rc = enter(&meeting, &again);
 
-    *spent_out = again && has_failed(&meeting);
-    if (*spent_out)
+    *entry_out = (struct ch_roster_entry){ .counted = rc == CHOIR_OK,
+                                           .spent = again && has_failed(&meeting) };
+    if (entry_out->spent)
         return rc;
     if (rc != CHOIR_OK)
         return publish_failure(&meeting, "known");

@@ -33,15 +33,20 @@
 choir_status ch_roster_round(choir_store *store, const char *scope, const char *attempt, int nranks,
                              choir_store **round_out);
 
+struct ch_roster_entry {
+    bool counted; /* as that rank, in this round: no other process came as it before */
+    bool
+        spent; /* this process was in that round already and it failed, so who tries again needs another; everybody else
+                   * hears there why it failed */
+};
+
 /*
- * Join as mine->rank of mine->nranks. `all_out` has room for mine->nranks records. *spent_out: this
- * process was in that round already and it failed, so who tries again needs another; everybody else hears
- * there why it failed.
+ * Join as mine->rank of mine->nranks. `all_out` has room for mine->nranks records. *entry_out is written on failure, too.
  * Blocks:  until all have joined, one has failed, or `until`.
  * Errors:  see choir_init().
  */
 choir_status ch_roster_join(choir_store *store, const struct ch_record *mine, ch_deadline until,
-                            struct ch_record *all_out, bool *spent_out);
+                            struct ch_record *all_out, struct ch_roster_entry *entry_out);
 
 /* Asked now and then while others are waited for: CHOIR_OK, or why they will not all come, as this thread's
  * last error. */
@@ -64,7 +69,7 @@ void ch_roster_forget(choir_store *store, int rank, int nranks);
 /*
  * Where one of the ranks serves the store, it must not end it before the others have heard their
  * verdicts. So each rank says when it has, well or not; and the one that serves lingers until all who
- * joined have said so, for two seconds at most. The answer to the last one's call leaves the server
+ * joined have said so, for two seconds at most. Who came second as a rank does not speak for the first. The answer to the last one's call leaves the server
  * together with the answer to the one that lingers.
  */
 void ch_roster_leave(choir_store *store, int rank);
