@@ -194,6 +194,49 @@ else:
     run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, has="called back")
 
 
+def who_forks():
+    """The child ends at once, whatever is under way in the parent; of one without a group it may have its own."""
+    path = program("""
+import threading, time
+
+def ended(child):
+    "In time: not because of what is under way in the parent."
+    began = time.monotonic()
+    assert os.waitpid(child, 0)[1] == 0
+    assert time.monotonic() - began < float(os.environ["SECONDS"]), time.monotonic() - began
+
+def use_a_future(wait=lambda: None):
+    t = torch.zeros(1)
+    future = dist.irecv(t, 0).get_future().then(lambda future: (wait(), future.value()[0].item())[1])
+    dist.isend(torch.ones(1), 0).wait()
+    return future
+
+def alone():
+    dist.init_process_group("choir", store=dist.HashStore(), rank=0, world_size=1)
+    assert use_a_future().wait() == 1
+
+alone()
+begun, over = threading.Event(), threading.Event()
+future = use_a_future(lambda: (begun.set(), over.wait()))
+begun.wait()
+child = os.fork()
+if child == 0:
+    dist.destroy_process_group()
+    sys.exit()
+ended(child)
+over.set()
+assert future.wait() == 1
+del future
+dist.destroy_process_group()
+child = os.fork()
+if child == 0:
+    alone()
+    sys.exit()
+ended(child)
+""")
+    run(sys.executable, path, env={"SECONDS": str(20 * choir_ranks.SLOWNESS)}, seconds=60 * choir_ranks.SLOWNESS)
+
+
 # --- building ----------------------------------------------------------------------------------------------
 
 def built():
@@ -439,7 +482,7 @@ def another_torch_is_noticed():
 
 
 CASES = [
-    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time,
+    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time, who_forks,
     one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, no_compiler_is_said,
     no_compiler_and_nowhere_to_write, another_backend_is_missing_without_a_compiler, a_compiler_may_be_ended, who_has_no_home,
     a_part_that_does_not_compile_fails_the_tests,

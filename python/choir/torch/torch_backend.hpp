@@ -4,6 +4,8 @@
 #ifndef CHOIR_TORCH_BACKEND_HPP
 #define CHOIR_TORCH_BACKEND_HPP
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -30,7 +32,7 @@ struct Joined {
     {
         WithoutInterpreterLock unlocked;
 
-        if (lost)
+        if (lost || process != getpid())
             return;
         choir_group_destroy(group);
         if (!InCallback::here())
@@ -64,13 +66,14 @@ struct Joined {
         return std::max<int64_t>(left.count(), 1);
     }
 
+    const pid_t process = getpid(); /* a forked child has neither the group nor the threads whose turns they are */
     choir_group *const group;
     const std::shared_ptr<Turns> turns;
     std::atomic<bool> lost{ false }; /* a callback may never return: its group is left as it is */
     std::function<void(std::shared_ptr<c10d::WorkInfo>)> hook; /* set once, before the library knows of it */
 };
 
-/* Those that live, for the end of the interpreter. */
+/* Those that live, for the end of the interpreter; in a forked child its own. */
 struct Living {
     std::mutex mutex;
     std::list<std::weak_ptr<Joined>> all;
@@ -98,9 +101,7 @@ struct Living {
 
 Living &living()
 {
-    static auto *const the_living = new Living; /* never destroyed: groups may outlive statics */
-
-    return *the_living;
+    return one_of_process<Living>();
 }
 
 int64_t to_call_ms(milliseconds timeout)

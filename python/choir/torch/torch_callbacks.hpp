@@ -14,9 +14,10 @@
 #include <pthread.h>
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 
@@ -31,6 +32,19 @@ __attribute__((weak)) void PyEval_RestoreThread(void *state);
 }
 
 namespace {
+
+/* The one of this process, never destroyed: threads may outlive statics. A forked child starts with a fresh one, since who
+ * held its lock, or served, is not there; what the old one has is left. So making one allocates nothing. */
+template <class One> One &one_of_process()
+{
+    alignas(One) static unsigned char place[sizeof(One)];
+    static One *const one = [] {
+        (void)pthread_atfork(nullptr, nullptr, [] { new (place) One; });
+        return new (place) One;
+    }();
+
+    return *one;
+}
 
 /* torch asks a work whether it is done, and drops a backend, with the interpreter's lock held; whom we would wait for
  * may need it: for a callback, or to drop a tensor that Python has seen. */
@@ -186,9 +200,7 @@ class Completers {
 
     static Completers &all()
     {
-        static auto *const the_completers = new Completers; /* never destroyed: threads may outlive statics */
-
-        return *the_completers;
+        return one_of_process<Completers>();
     }
 
     /* Never behind another task: it may be what that one waits for. False: there is no memory, or no thread. */
@@ -250,7 +262,7 @@ class Completers {
 
     std::mutex mutex_; /* guards all */
     std::condition_variable wanted_, none_;
-    std::deque<std::function<void()>> tasks_;
+    std::list<std::function<void()>> tasks_;
     size_t idle_ = 0, under_way_ = 0;
 };
 
