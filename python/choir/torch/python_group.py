@@ -6,6 +6,8 @@ TORCH_DISTRIBUTED_DEBUG=DETAIL. Calls are a few microseconds slower.
 """
 from __future__ import annotations
 
+import atexit
+import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -44,6 +46,7 @@ def _translated(error: choir.Error, limit: float) -> Exception:
 
 _here = threading.local()
 PATIENCE = 1.0  # seconds; see Turns in torch_callbacks.hpp, which this does in small
+END_PATIENCE = 30.0  # as docs/torch.md has it
 
 
 class Turns:
@@ -59,6 +62,28 @@ class Turns:
         with self.lock:
             before, self.last = self.last, threading.Event()
             return before, self.last
+
+
+class UnderWay:
+    """The callbacks that have begun, or are about to. The end of the interpreter waits for them: it ends their threads."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.count = 0
+
+    def add(self, more: int) -> None:
+        with self.changed:
+            self.count += more
+            self.changed.notify_all()
+
+    def wait(self) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: self.count <= 0, END_PATIENCE)
+
+
+_under_way = UnderWay()
+atexit.register(_under_way.wait)
+os.register_at_fork(after_in_child=_under_way.__init__)  # type: ignore[misc]  # a child has none of these threads
 
 
 def _await_turn(_: Any) -> None:
@@ -145,6 +170,7 @@ class PythonWork(Work):
     def _hand_over(self, nested: bool) -> None:
         """To a thread of its own: a callback may wait for one whose turn comes later, which the library's thread completes."""
         before, mine = (None, None) if nested else self.turns.take()
+        _under_way.add(1)
         threading.Thread(target=self._complete_in_turn, args=(before, mine), daemon=True).start()
 
     def _complete_in_turn(self, before: threading.Event | None, mine: threading.Event | None) -> None:
@@ -154,6 +180,7 @@ class PythonWork(Work):
         finally:
             if mine is not None:
                 mine.set()
+            _under_way.add(-1)
 
     def _complete(self) -> None:
         failed = self.exception()
