@@ -196,6 +196,25 @@ else:
         run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, has="called back", env=more)
 
 
+def no_thread_for_a_callback():
+    """A group in Python completes the future all the same."""
+    path = program("""
+import threading
+
+def refused(thread):
+    raise RuntimeError("can't start new thread")
+
+dist.init_process_group("choir", store=dist.HashStore(), rank=0, world_size=1)
+threading.Thread.start = refused
+for i in range(3):
+    t = torch.zeros(1)
+    future = dist.irecv(t, 0).get_future().then(lambda future: future.value()[0].item())
+    dist.isend(torch.ones(1), 0).wait()
+    assert future.wait() == 1
+""")
+    run(sys.executable, path, env=NO_COMPILER, seconds=60 * choir_ranks.SLOWNESS)
+
+
 def who_forks():
     """The child ends at once, whatever is under way in the parent; of one without a group it may have its own."""
     path = program("""
@@ -487,7 +506,7 @@ def another_torch_is_noticed():
 
 
 CASES = [
-    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time, who_forks,
+    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time, no_thread_for_a_callback, who_forks,
     one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, no_compiler_is_said,
     no_compiler_and_nowhere_to_write, another_backend_is_missing_without_a_compiler, a_compiler_may_be_ended, who_has_no_home,
     a_part_that_does_not_compile_fails_the_tests,

@@ -171,13 +171,17 @@ class PythonWork(Work):
         """To a thread of its own: a callback may wait for one whose turn comes later, which the library's thread completes."""
         before, mine = (None, None) if nested else self.turns.take()
         _under_way.add(1)
-        threading.Thread(target=self._complete_in_turn, args=(before, mine), daemon=True).start()
+        try:
+            threading.Thread(target=self._complete_in_turn, args=(before, mine), daemon=True).start()
+        except (RuntimeError, MemoryError):  # there is none to be had: here, where callbacks can wait for less
+            self._complete_in_turn(before, mine)
 
     def _complete_in_turn(self, before: threading.Event | None, mine: threading.Event | None) -> None:
         _here.in_callback, _here.before = True, before
         try:
             self._complete()
         finally:
+            _here.in_callback, _here.before = False, None
             if mine is not None:
                 mine.set()
             _under_way.add(-1)
