@@ -206,8 +206,8 @@ def callbacks_may_wait_for_what_was_there_before(rank, size):
 
 def callbacks_come_in_order(rank, size):
     """They may issue operations, of which the order must be the same on all ranks; one that takes longer than others as well."""
-    ts = [torch.full((i + 1,), 1.0) for i in range(20)]
-    inner = apart(list(range(size)))
+    right, left = (rank + 1) % size, (rank - 1) % size
+    inner, held = apart(list(range(size))), apart(list(range(size)))
 
     def issue(i):
         if i % size == rank:
@@ -216,8 +216,12 @@ def callbacks_come_in_order(rank, size):
         dist.all_reduce(t, group=inner)
         return t[0].item()
 
-    futures = [dist.all_reduce(t, async_op=True).get_future() for t in ts]
+    futures = [dist.irecv(torch.zeros(1), left).get_future() for _ in range(20)]
     chained = [future.then(lambda f, i=i: issue(i)) for i, future in enumerate(futures)]
+    for future in futures:  # all callbacks are there before the first is done: of others no order is promised
+        dist.barrier(held)
+        dist.send(torch.ones(1), right)
+        future.wait()
     check([future.wait() for future in chained], [float(i * size) for i in range(20)], "what the callbacks reduced")
 
 
