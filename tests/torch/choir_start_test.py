@@ -196,6 +196,38 @@ else:
         run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, has="called back", env=more)
 
 
+def a_callback_that_drops_the_group():
+    """A tensor has its last reference, and an operation that of the tensor: its end waits for no callback, which it is."""
+    path = program("""
+import threading, time, types
+from datetime import timedelta
+
+store, dropped, ended = dist.HashStore(), threading.Event(), threading.Event()
+backend = choir.torch.create(types.SimpleNamespace(
+    store=store, group_rank=0, group_size=1, timeout=timedelta(seconds=100), group_id="one", global_ranks_in_group=[0]))
+
+class Last:
+    def __init__(self, backend):
+        self.backend = backend
+    def __del__(self):
+        ended.set()
+
+t = torch.zeros(1)
+t.last = Last(backend)
+work = backend.recv([t], 0, 0)
+future = work.get_future()
+future.add_done_callback(lambda future: dropped.wait())
+backend.send([torch.ones(1)], 0, 0).wait()
+del t, work, future, backend
+dropped.set()
+assert ended.wait(float(os.environ["SECONDS"]))
+began = time.monotonic()
+torch.ops.choir.end_pending()
+assert time.monotonic() - began < float(os.environ["SECONDS"]), time.monotonic() - began
+""")
+    run(sys.executable, path, env={"SECONDS": str(20 * choir_ranks.SLOWNESS)})
+
+
 def no_thread_for_a_callback():
     """A group in Python completes the future all the same."""
     path = program("""
@@ -506,7 +538,7 @@ def another_torch_is_noticed():
 
 
 CASES = [
-    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time, no_thread_for_a_callback, who_forks,
+    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time, a_callback_that_drops_the_group, no_thread_for_a_callback, who_forks,
     one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, no_compiler_is_said,
     no_compiler_and_nowhere_to_write, another_backend_is_missing_without_a_compiler, a_compiler_may_be_ended, who_has_no_home,
     a_part_that_does_not_compile_fails_the_tests,

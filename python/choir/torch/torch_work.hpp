@@ -182,17 +182,18 @@ class ChoirWork : public c10d::Work {
 
     static void run_call(Call *given, uint64_t turn) noexcept
     {
-        std::unique_ptr<Call> call(given);
-        const std::shared_ptr<Turns> turns = call->work->place_->turns; /* the work may end here */
+        const std::shared_ptr<Turns> turns = given->work->place_->turns; /* the work may end here */
 
         {
             InCallback inside(turns.get(), turn);
 
-            log_instead_of_throwing("telling of the end of an operation", [&] {
+            /* To drop tensors is part of it: their end may be that of the group, which would wait for this turn. */
+            log_instead_of_throwing("telling of the end of an operation", [given] {
+                const std::unique_ptr<Call> call(given);
+
                 call->done(*call->work, choir_work_test(call->work->work_));
             });
         }
-        call.reset(); /* may drop tensors, which is part of it */
         turns->end(turn);
     }
 
@@ -295,12 +296,14 @@ class ChoirWork : public c10d::Work {
 
     static void end_left(void *arg, choir_work *work)
     {
-        std::unique_ptr<Left> left(static_cast<Left *>(arg));
+        InCallback inside; /* who drops what is left may drop the group, and must not wait for callbacks here */
 
-        if (!left->last_step || choir_work_error_record(work) != nullptr)
-            return;
-        log_instead_of_throwing("the last step of an operation for which nobody waited",
-                                left->last_step);
+        log_instead_of_throwing("the last step of an operation for which nobody waited", [&] {
+            const std::unique_ptr<Left> left(static_cast<Left *>(arg));
+
+            if (left->last_step && choir_work_error_record(work) == nullptr)
+                left->last_step();
+        });
     }
 
     /* Dropped before anybody learnt of the end: the operation goes on, in memory that must last as long. */
