@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 import choir_ranks
 from choir_ranks import check
@@ -194,6 +195,30 @@ else:
 """)
     for more in ({}, NO_COMPILER):
         run(choir_ranks.CHOIR, "run", "-n", 2, sys.executable, path, has="called back", env=more)
+
+
+def a_callback_that_issues_what_pends():
+    """When the group was looked at already, and nothing was pending: it is looked at again."""
+    path = program("""
+import threading, time
+dist.init_process_group("choir", store=dist.HashStore(), rank=0, world_size=1)
+begun = threading.Event()
+
+def slow(future):
+    begun.set()
+    time.sleep(2)
+    try:
+        dist.irecv(torch.zeros(1), 0).wait()  # nobody sends
+    except dist.DistBackendError as error:
+        print("ended:", error, flush=True)
+
+kept = dist.irecv(torch.zeros(1), 0).get_future().then(slow)
+dist.isend(torch.ones(1), 0).wait()
+begun.wait()
+""")
+    began = time.monotonic()
+    run(sys.executable, path, has="ended:")
+    check(time.monotonic() - began < 20 * choir_ranks.SLOWNESS, True, "ended soon")
 
 
 def a_callback_that_drops_the_group():
@@ -538,7 +563,7 @@ def another_torch_is_noticed():
 
 
 CASES = [
-    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time, a_callback_that_drops_the_group, no_thread_for_a_callback, who_forks,
+    torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time, a_callback_that_issues_what_pends, a_callback_that_drops_the_group, no_thread_for_a_callback, who_forks,
     one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, no_compiler_is_said,
     no_compiler_and_nowhere_to_write, another_backend_is_missing_without_a_compiler, a_compiler_may_be_ended, who_has_no_home,
     a_part_that_does_not_compile_fails_the_tests,

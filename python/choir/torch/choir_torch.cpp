@@ -39,14 +39,24 @@ void attach(const c10::intrusive_ptr<c10d::ProcessGroup> &pg, int64_t timeout_ms
     pg->setBackend(at::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend);
 }
 
+/* The interpreter is about to end: what is pending must call no Python later. What has begun to is waited for: it would
+ * need the interpreter's lock once more, which ends its thread. It may issue what is pending then, in any group, so all
+ * are looked at until there are no callbacks, and after that nothing is pending. */
 void end_pending()
 {
+    enum { GRACE_MS = 500 };
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30); /* as docs/torch.md has it */
     WithoutInterpreterLock unlocked;
+    bool ended = false;
 
+    while (!ended && std::chrono::steady_clock::now() < until) {
+        ended = Completers::all().wait_for_all(milliseconds(GRACE_MS));
+        for (const std::shared_ptr<Joined> &joined : living().list())
+            ended = joined->end_pending(GRACE_MS) && ended;
+        ended = ended && Completers::all().none();
+    }
     for (const std::shared_ptr<Joined> &joined : living().list())
-        joined->end_pending(until);
-    (void)Completers::all().wait_for_all(milliseconds(Joined::left_until(until)));
+        joined->give_up();
 }
 
 /* The record of the last operations, for PyTorch's analyser or for people, into a file. */

@@ -41,29 +41,21 @@ struct Joined {
     Joined(const Joined &) = delete;
     Joined &operator=(const Joined &) = delete;
 
-    /* The interpreter is about to end: what is pending must call no Python later. What has begun to is waited for: it would
-     * need the interpreter's lock once more, which ends its thread. */
-    void end_pending(std::chrono::steady_clock::time_point until)
+    /* False if something was pending, which is aborted after a while. */
+    bool end_pending(int64_t grace_ms)
     {
-        enum { GRACE_MS = 500 };
-
-        if (choir_group_wait_pending(group, GRACE_MS) == CHOIR_ERR_TIMEOUT) {
-            choir_group_abort(group);
-            lost = choir_group_wait_pending(group, left_until(until)) == CHOIR_ERR_TIMEOUT;
-        }
-        if (!turns->wait_for_all(milliseconds(left_until(until))))
-            lost = true;
-        if (lost)
-            LOG(WARNING) << "choir: a callback is still running when the interpreter ends";
+        if (choir_group_wait_pending(group, grace_ms) != CHOIR_ERR_TIMEOUT)
+            return true;
+        choir_group_abort(group);
+        return false;
     }
 
-    /* At least 1, which is none for the library. */
-    static int64_t left_until(std::chrono::steady_clock::time_point until)
+    void give_up()
     {
-        auto left = std::chrono::duration_cast<milliseconds>(until -
-                                                             std::chrono::steady_clock::now());
-
-        return std::max<int64_t>(left.count(), 1);
+        if (choir_group_wait_pending(group, 1) != CHOIR_ERR_TIMEOUT && turns->none())
+            return;
+        lost = true;
+        LOG(WARNING) << "choir: a callback is still running when the interpreter ends";
     }
 
     const pid_t process = getpid(); /* a forked child has neither the group nor the threads whose turns they are */

@@ -225,6 +225,13 @@ class Completers {
         return false;
     }
 
+    bool none()
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+
+        return under_way_ == 0;
+    }
+
     /* Until there is nothing to do; false if the time is up before. */
     bool wait_for_all(milliseconds limit)
     {
