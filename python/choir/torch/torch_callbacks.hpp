@@ -85,7 +85,11 @@ class Turns {
         under_way_++;
         if (!ordered)
             return UNORDERED;
-        waiting_.insert(waiting_.end(), ++last_);
+        try {
+            waiting_.insert(waiting_.end(), ++last_);
+        } catch (const std::bad_alloc &) {
+            return UNORDERED; /* out of order is better than never */
+        }
         return last_;
     }
 
