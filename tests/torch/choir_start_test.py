@@ -381,6 +381,39 @@ def a_compiler_may_be_a_command():
         check(os.listdir(empty), [], "what was made elsewhere")
 
 
+def what_is_compiled_is_for_others():
+    """A folder that root fills is for all whom root's umask lets in; two may compile where there are no locks."""
+    path = program("""
+from choir.torch import backend_build
+
+if "REMOVED" in os.environ:
+    rename = backend_build.Path.rename
+    def renamed_by_another(partial, output):
+        rename(partial, output)
+        raise FileNotFoundError(2, "no such file", str(partial))
+    backend_build.Path.rename = renamed_by_another
+os.umask(int(os.environ["MASK"], 8))
+choir.torch.load()
+print("loaded")
+""")
+    for mask, file, folder in (("022", 0o755, 0o755), ("077", 0o700, 0o700), ("002", 0o755, 0o755)):
+        with tempfile.TemporaryDirectory() as top:
+            env = {"CHOIR_CACHE_DIR": f"{top}/cache", "MASK": mask, "CXX": str(compiler(f"cat {built()} > $out")), "REMOVED": "1"}
+            run(sys.executable, path, env=env, has="loaded")
+            (made,) = pathlib.Path(top).rglob("*.so")
+            modes = [stat.S_IMODE(one.stat().st_mode) for one in (made, made.parent, made.parent.parent)]
+            check(modes, [file, folder, folder], f"modes with umask {mask}")
+
+
+def a_compiler_that_cannot_be_run():
+    path = program("choir.torch.load()\n")
+    fake = pathlib.Path("no-program").resolve()
+    fake.write_text("#!/no/such/shell\n")
+    fake.chmod(0o755)
+    with tempfile.TemporaryDirectory() as cache:
+        run(sys.executable, path, env={"CXX": str(fake), "CHOIR_CACHE_DIR": cache}, expected=1, has=f"cannot run {fake}")
+
+
 def no_compiler_is_said():
     path = program("choir.torch.load()\n")
     with tempfile.TemporaryDirectory() as cache:
@@ -432,7 +465,7 @@ except RuntimeError as error:
 
 
 def a_compiler_may_be_ended():
-    """What it leaves is removed by the next one; two hosts may have the same process id, and there may be no locks."""
+    """What it leaves is removed by a later one, when it is old; two hosts may have the same process id, and there may be no locks."""
     path = program("""
 import errno, fcntl
 from choir.torch import backend_build
@@ -451,8 +484,12 @@ print("loaded")
         check([len(list(pathlib.Path(cache).rglob(f"*{suffix}"))) for suffix in (".tmp", ".so")], [1, 0], "files that are left")
         good = str(compiler(f"cp {built()} $out"))
         check(good, ended, "the same compiler, or the folder would be another")
-        run(sys.executable, path, env={**env, "CXX": good}, has="loaded")
-        check([len(list(pathlib.Path(cache).rglob(f"*{suffix}"))) for suffix in (".tmp", ".so")], [0, 1], "files afterwards")
+        (left,) = pathlib.Path(cache).rglob("*.tmp")
+        for age, count in ((0, 1), (4000, 0)):
+            os.utime(left, (time.time() - age,) * 2)
+            run(sys.executable, path, env={**env, "CXX": good}, has="loaded")
+            check([len(list(pathlib.Path(cache).rglob(f"*{suffix}"))) for suffix in (".tmp", ".so")], [count, 1], f"files, {age} s")
+            next(pathlib.Path(cache).rglob("*.so")).unlink()
     with tempfile.TemporaryDirectory() as cache:
         run(sys.executable, path, env={"CHOIR_CACHE_DIR": cache, "CXX": good, "NOLOCK": "1"}, has="loaded")
         check(len(list(pathlib.Path(cache).rglob("*.tmp"))), 0, "files that are left")
@@ -564,7 +601,8 @@ def another_torch_is_noticed():
 
 CASES = [
     torchrun, beside_another_backend, spawn_and_stores, alone, the_store_may_go, under_debug_detail, torch_finds_it_by_itself, a_forgotten_group, a_callback_that_takes_its_time, a_callback_that_issues_what_pends, a_callback_that_drops_the_group, no_thread_for_a_callback, who_forks,
-    one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, no_compiler_is_said,
+    one_of_many_compiles, one_of_many_threads_loads, a_compiler_may_be_a_command, what_is_compiled_is_for_others,
+    a_compiler_that_cannot_be_run, no_compiler_is_said,
     no_compiler_and_nowhere_to_write, another_backend_is_missing_without_a_compiler, a_compiler_may_be_ended, who_has_no_home,
     a_part_that_does_not_compile_fails_the_tests,
     machines_and_compilers_have_parts_of_their_own,

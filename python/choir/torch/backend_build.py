@@ -6,6 +6,7 @@ before anything of torch is touched.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +25,7 @@ import choir
 
 SOURCE = Path(__file__).with_name("choir_torch.cpp")
 PARTS = "torch_*.hpp"  # of it, beside it
+OLD = 3600  # seconds, after which nobody is compiling any more
 FLAGS = ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"]
 
 
@@ -93,7 +96,7 @@ def _cache() -> Path:
     try:
         try:
             path = _wanted_cache()
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.mkdir(mode=0o755, parents=True, exist_ok=True)
             if not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, "not writable", str(path))
         except OSError:
@@ -138,11 +141,18 @@ def _compile(built_for: str, version: str, output: Path) -> None:
     print(f"choir: compiling the part for torch {version}; this is done once and takes about 20 seconds ...",
           file=sys.stderr, flush=True)  # fmt: skip
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        except OSError as error:
+            raise BuildError(f"choir.torch: cannot run {command[0]} ({error})") from None
         if done.returncode != 0:
             text = done.stdout.decode(errors="replace")
             raise BuildError(f"choir.torch: compiling for torch {version} failed: {' '.join(command)}\n{text[-4000:]}")
+        partial.chmod(output.parent.stat().st_mode & 0o755)  # mkstemp made it the owner's alone
         partial.rename(output)
+    except FileNotFoundError:
+        if not output.exists():  # by who took what we made for a left-over, and compiled it again
+            raise
     finally:
         partial.unlink(missing_ok=True)  # of a failure, or of Ctrl-C
 
@@ -159,13 +169,15 @@ def _lock(file: IO[str]) -> bool:
 
 
 def _compile_once(built_for: str, version: str, output: Path) -> None:
-    output.parent.mkdir(mode=0o700, exist_ok=True)
+    output.parent.mkdir(mode=0o755, exist_ok=True)  # others may use what is there, if the umask lets them
     with open(output.with_name("lock"), "w") as lock:
         if _lock(lock):
             if output.exists():
                 return
             for left in output.parent.glob("*.tmp"):
-                left.unlink(missing_ok=True)  # by who was ended while it compiled
+                with contextlib.suppress(FileNotFoundError):
+                    if left.stat().st_mtime < time.time() - OLD:
+                        left.unlink()  # by who was ended while it compiled
         _compile(built_for, version, output)
 
 
