@@ -191,9 +191,8 @@ static void let_kept_go(struct kept *kept)
     PyMem_Free(kept);
 }
 
-/* Callbacks of calls that gave handles may be under way, or calls, if the interpreter ends. What has a callback that does not
- * return ends with the process. */
-static void end_comm(choir_comm *comm)
+/* Let what is under way go on for a while. CHOIR_ERR_TIMEOUT: a callback does not return, and the communicator cannot end. */
+static choir_status let_finish(choir_comm *comm)
 {
     choir_status rc = choir_comm_finalize(comm, PY_GRACE_MS);
 
@@ -201,7 +200,14 @@ static void end_comm(choir_comm *comm)
         choir_comm_abort(comm);
         rc = choir_comm_finalize(comm, PY_PATIENCE_MS);
     }
-    if (rc != CHOIR_ERR_TIMEOUT)
+    return rc;
+}
+
+/* Callbacks of calls that gave handles may be under way, or calls, if the interpreter ends. What has a callback that does not
+ * return ends with the process. */
+static void end_comm(choir_comm *comm)
+{
+    if (let_finish(comm) != CHOIR_ERR_TIMEOUT)
         choir_comm_destroy(comm);
 }
 
@@ -400,12 +406,14 @@ static PyObject *comm_info(PyObject *module, PyObject *object)
     return comm == NULL ? NULL : Py_BuildValue("ii", choir_comm_rank(comm), choir_comm_size(comm));
 }
 
-/* Calls that gave handles are waited for where Ctrl-C and abort() are heard. */
+/* Calls that gave handles are waited for where Ctrl-C and abort() are heard. Gently: what has a callback that does not return
+ * is left, aborted, to whoever has the capsule. */
 static PyObject *comm_close(PyObject *module, PyObject *args)
 {
     const struct kept *kept;
     PyObject *object;
     choir_comm *comm;
+    choir_status rc = CHOIR_OK;
     int gently = 0; /* not for longer than what was forgotten */
     bool raised;
 
@@ -417,12 +425,13 @@ static PyObject *comm_close(PyObject *module, PyObject *args)
     py_nccl_reap(py_state_of(module));
     kept = kept_by(object);
     py_leave();
-    if (kept != NULL && kept->gave_handles &&
-        choir_comm_finalize(comm, gently ? PY_GRACE_MS : -1) == CHOIR_ERR_TIMEOUT)
-        choir_comm_abort(comm);
+    if (kept != NULL && kept->gave_handles)
+        rc = gently ? let_finish(comm) : choir_comm_finalize(comm, -1);
     raised = py_return();
     if (raised)
         return NULL;
+    if (rc == CHOIR_ERR_TIMEOUT)
+        Py_RETURN_NONE;
     Py_BEGIN_ALLOW_THREADS choir_comm_close(comm);
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }

@@ -174,6 +174,33 @@ def destroy_waits_until_abort():
     raises(choir.Error, work.wait, 30)
 
 
+def an_exception_does_not_wait_for_a_callback():
+    """One that does not return keeps the communicator, aborted, until it does."""
+    comms, entered, leave, told = make_comms(2), threading.Event(), threading.Event(), []
+    comm = nccl.Communicator.of(comms[0])
+
+    def fail():
+        try:
+            with comm:
+                raise ValueError("the program's own")
+        except ValueError as error:
+            told.append(str(error))
+
+    work, = nccl.all_reduce([np.ones(1)], comms=comm, async_op=True)
+    work.add_done_callback(lambda _: (entered.set(), leave.wait()))
+    nccl.all_reduce([np.ones(1)], comms=comms[1])
+    check(entered.wait(30), True)
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join(30)
+    try:
+        check(told, ["the program's own"], "told while the callback runs")
+        raises(choir.Error, nccl.all_reduce, [np.ones(1)], comms=comm)
+    finally:
+        leave.set()
+    comm.destroy()
+
+
 def awaited():
     comms = make_comms(2)
 
@@ -274,5 +301,6 @@ if __name__ == "__main__":
     python_tests.main({every_call: 0, several_in_one_call: 0, without_comms_it_is_done: 0, refused_as_ever: 0,
                        failures_are_of_this_module: 0, dropped_handles_hold_on: 0, the_last_goes_in_a_callback: 0,
                        waiting_with_a_lock_that_a_callback_needs: 0, destroy_waits_until_abort: 0,
+                       an_exception_does_not_wait_for_a_callback: 0,
                        who_forgets_a_handle_leaves_at_the_end: 0,
                        a_child_ends_at_once: 0, awaited: 0, leak_nothing: 0, interpreter_ends: 0})
