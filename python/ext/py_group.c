@@ -184,7 +184,8 @@ static bool end_gently(struct py_group *self)
     py_leave();
     rc = let_finish(self->group, self->nusing > 1 ? 1 : PY_GRACE_MS);
     raised = py_return();
-    if (rc == CHOIR_ERR_STATE && !end_elsewhere(self)) {
+    /* What a thread of its own ends nobody else may be about to use. */
+    if (rc == CHOIR_ERR_STATE && (!wait_for_users(self) || !end_elsewhere(self))) {
         choir_group_abort(self->group);
         rc = CHOIR_OK;
     }

@@ -176,6 +176,37 @@ print("SUM", b[0])
     check(said.count("SUM 2.0"), 2, said)
 
 
+def left_in_a_callback_while_it_is_in_use():
+    """A thread whose call has not come to the library yet keeps the group."""
+    said = python("""
+g = choir.init()
+inside, left = threading.Event(), threading.Event()
+class Slow:                                  # reading it takes until the group is closed, and longer
+    def __float__(self):
+        inside.set()
+        until = time.monotonic() + 20
+        while not g.closed and time.monotonic() < until: time.sleep(0.001)
+        time.sleep(0.5)
+        return 2.0
+def leave(_):
+    try:
+        with g:
+            inside.wait()
+            1 / 0
+    except ZeroDivisionError: left.set()
+def call():
+    try: print("SUM", g.all_reduce(ones(1), "premul-sum", factor=Slow())[0])
+    except choir.Error as e: print(repr(e))
+thread = threading.Thread(target=call)
+thread.start()
+g.recv(ones(1), 0, async_op=True).add_done_callback(leave)
+g.send(ones(1), 0)
+thread.join(30)
+print("LEFT", left.wait(30), flush=True)
+""", env={"PYTHONMALLOC": "debug"} | os.environ)
+    check("SUM 2.0" in said and "LEFT True" in said, True, said)
+
+
 def closed_by_what_goes_back():
     """A call first gives back what works under way had; that runs code, which may close the group."""
     said = as_ranks(2, """
@@ -468,5 +499,6 @@ g.barrier()
 
 if __name__ == "__main__":
     python_tests.main(dict.fromkeys((
-        forgotten, left_by_an_exception, aborted_while_it_is_closed, dropped_in_a_callback, closed_by_what_goes_back, interrupted,
+        forgotten, left_by_an_exception, aborted_while_it_is_closed, dropped_in_a_callback, left_in_a_callback_while_it_is_in_use,
+        closed_by_what_goes_back, interrupted,
         handlers_that_call, child_of_a_thread, others_are_told, lock_is_free, forks, subinterpreters, killed, threads), 0))
