@@ -63,6 +63,13 @@ static choir_status check_factor(const void *factor, choir_type type, const int 
     return rc;
 }
 
+/* While the reduction is there: who destroys it has the memory back. */
+static double factor_locked(const choir_comm *comm, const struct ch_comm_redop *redop)
+{
+    ch_lock_assert_held(&comm->lock);
+    return redop->lent != NULL ? read_factor(redop->type, redop->lent) : redop->factor;
+}
+
 /* --- calls ----------------------------------------------------------------------------------------- */
 
 static choir_status take_place(choir_comm *comm, const struct ch_comm_redop *redop, int *op_out)
@@ -151,8 +158,10 @@ choir_status ch_comm_redop(choir_comm *comm, int op, choir_type type, choir_redo
     if (comm != NULL) {
         ch_lock(&comm->lock);
         place = place_of_locked(comm, op);
-        if (place >= 0)
+        if (place >= 0) {
             redop = comm->redops[place];
+            redop.factor = factor_locked(comm, &redop);
+        }
         ch_unlock(&comm->lock);
     }
     if (!redop.used)
@@ -161,6 +170,6 @@ choir_status ch_comm_redop(choir_comm *comm, int op, choir_type type, choir_redo
         return ch_fail(CHOIR_ERR_INVALID, "op: %d was made for %s, the buffers are %s", op,
                        choir_type_name(redop.type), choir_type_name(type));
     *redop_out = CHOIR_PREMUL_SUM;
-    *factor_out = redop.lent != NULL ? read_factor(type, redop.lent) : redop.factor;
+    *factor_out = redop.factor;
     return CHOIR_OK;
 }

@@ -2,6 +2,8 @@
 #include "choir_test.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -872,6 +874,51 @@ CHOIR_TEST(factors_of_a_communicators_own)
     CHOIR_CHECK_STATUS(choir_comm_premul_sum(comm, &factor, CHOIR_F32, true, &op), CHOIR_ERR_STATE);
     choir_comm_destroy(comm);
     choir_comm_destroy(other);
+    ch_unique_id_stop();
+}
+
+struct caller {
+    choir_comm *comm;
+    int op;
+    _Atomic int nright, nwrong;
+};
+
+static void *scale_until_refused(void *arg)
+{
+    struct caller *self = arg;
+
+    for (;;) {
+        float v[2] = { 1, 2 };
+
+        if (scaled(self->comm, self->op, v) != CHOIR_OK)
+            return NULL;
+        atomic_fetch_add(v[1] == 6 ? &self->nright : &self->nwrong, 1);
+    }
+}
+
+/* Whoever destroys a reduction has the factor's memory back at once. */
+CHOIR_TEST(a_lent_factor_is_not_read_once_it_is_given_back)
+{
+    struct caller caller = { 0 };
+    choir_unique_id id;
+    pthread_t thread;
+
+    CHOIR_CHECK_OK(choir_unique_id_make(&id));
+    make_comms(&id, 1, &caller.comm);
+    for (int i = 0; i < 100; i++) {
+        float factor = 3;
+
+        CHOIR_CHECK_OK(choir_comm_premul_sum(caller.comm, &factor, CHOIR_F32, false, &caller.op));
+        atomic_store(&caller.nright, 0);
+        CHOIR_CHECK_EQ(ch_sys_thread_create(&thread, scale_until_refused, &caller), 0);
+        while (atomic_load(&caller.nright) < 10 && atomic_load(&caller.nwrong) == 0)
+            sched_yield();
+        CHOIR_CHECK_OK(choir_comm_redop_destroy(caller.comm, caller.op));
+        factor = 4;
+        pthread_join(thread, NULL);
+        CHOIR_CHECK_EQ(atomic_load(&caller.nwrong), 0);
+    }
+    choir_comm_destroy(caller.comm);
     ch_unique_id_stop();
 }
 
