@@ -1,7 +1,7 @@
 """Collectives of Python objects: methods of Group, written on its operations on bytes.
 
 Values are like those of JSON: None, bool, int, float, str, and lists and dictionaries of them, whose keys are str; what JSON
-would change, as tuples and other keys, is refused. `pickle=True` takes anything that can be pickled, on the
+would change, as tuples, other keys, and classes derived from these, is refused. `pickle=True` takes anything that can be pickled, on the
 sending side to send it and on the receiving side to accept it: unpickling runs whatever code the sender chose, so a receiver that
 did not ask for it refuses.
 """
@@ -16,20 +16,25 @@ from typing import Any
 from choir._choir import Group
 
 JSON, PICKLE = b"J", b"P"
+KEPT = (type(None), bool, int, float, str)
 
 
 def _refuse_changed(value: Any) -> None:
-    """What JSON writes, and reads as something else."""
-    if isinstance(value, tuple):
-        raise TypeError(f"{value!r} would arrive as a list")
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"the key {key!r} would arrive as a str")
-            _refuse_changed(item)
-    elif isinstance(value, list):
-        for item in value:
-            _refuse_changed(item)
+    """What JSON writes, and reads as something else: also what only derives from one of its types. `value` could be written, so
+    that it has no cycles; it may be deep."""
+    rest = [value]
+    while rest:
+        value = rest.pop()
+        kind = type(value)
+        if kind is dict:
+            for key in value:
+                if type(key) is not str:  # pylint: disable=unidiomatic-typecheck
+                    raise TypeError(f"the key {key!r} ({type(key).__qualname__}) would arrive as a str")
+            rest.extend(value.values())
+        elif kind is list:
+            rest.extend(value)
+        elif kind not in KEPT:
+            raise TypeError(f"{value!r} ({kind.__qualname__}) would arrive as something else")
 
 
 def encode(value: Any, pickle: bool) -> bytes:
@@ -38,10 +43,12 @@ def encode(value: Any, pickle: bool) -> bytes:
         return PICKLE + pickling.dumps(value)
     try:
         data = JSON + json.dumps(value, separators=(",", ":")).encode()
-        _refuse_changed(value)  # which has no cycles, as it could be written
+        _refuse_changed(value)
         return data
     except TypeError as e:
         raise TypeError(f"{e}; pickle=True sends it, if all ranks ask for it") from None
+    except RecursionError:
+        raise ValueError("lists and dictionaries in one another, deeper than JSON is written") from None
 
 
 def decode(data: bytes, pickle: bool) -> Any:

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """python_objects_test.py - objects between ranks: JSON-like ones always, pickled ones only if both sides ask; local calls."""
 # timeout: 60
+import collections
+import enum
 import json
+import sys
 
 import python_tests
 from python_tests import check, raises
@@ -13,6 +16,20 @@ import numpy as np  # noqa: E402 # pylint: disable=wrong-import-position
 import choir  # noqa: E402 # pylint: disable=wrong-import-position
 
 VALUES = [None, True, 3, -2.5, "text", "schön", [1, [2]], {"a": {"b": []}}, "", list(range(1000)), 10**30]
+
+
+class Number(enum.IntEnum):
+    """Would arrive as an int."""
+    ONE = 1
+
+
+class Text(str):
+    """Would arrive as a str."""
+
+
+# What JSON writes, and reads as something else.
+CHANGED = [{1: "a"}, {"a": {None: 1}}, (1, 2), [[(1,)]], {"a": ()}, Number.ONE, [Number.ONE], Text("a"), {Text("a"): 1},
+           {"a": [Text("b")]}, collections.OrderedDict(a=1), [collections.Counter("a")], np.float64(2.5), {"a": np.float64(1)}]
 
 
 def every_kind(group):
@@ -27,9 +44,17 @@ def every_kind(group):
     elif r == 1:
         check(group.recv_object(0, tag=3), ["to", 1])
     raises(TypeError, group.all_gather_object, {1, 2}, has="pickle=True")
-    for changed in ({1: "a"}, {"a": {None: 1}}, (1, 2), [[(1,)]], {"a": ()}):
+    for changed in CHANGED:
         raises(TypeError, group.all_gather_object, changed, has="pickle=True")
-        check(group.all_gather_object(changed, pickle=True), [changed] * n)
+        for got in group.all_gather_object(changed, pickle=True):
+            check((got, type(got)), (changed, type(changed)))
+    deep = []
+    for _ in range(sys.getrecursionlimit() // 2):
+        deep = [deep]
+    check(group.broadcast_object(deep), deep)
+    for _ in range(200000):
+        deep = [deep]
+    raises(ValueError, group.all_gather_object, deep, has="deeper than JSON")
     check(group.all_gather_object({1, r}, pickle=True), [{1, i} for i in range(n)])
     if r == 0:
         raises(ValueError, group.scatter_object, [], has="one for each")
