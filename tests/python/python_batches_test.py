@@ -100,16 +100,20 @@ def left_open_by_a_thread(group):
 
 class Collector(np.ndarray):
     """An array with whose end the collector looks at everything."""
+    ended = 0
 
     def __del__(self):
+        Collector.ended += 1
         gc.collect()
 
 
 def collected_while_it_ends(group):
-    with group.batch() as batch:
+    batch, before = group.batch(), Collector.ended
+    with batch:
         for _ in range(4):
             group.all_reduce(np.ones(2).view(Collector))
-    check(gc.is_tracked(batch), True, "a batch that the collector looks at")
+        check(Collector.ended, before, "arrays that ended under the batch")
+    check(Collector.ended, before + 4, "arrays that ended with the batch")
     sums(group)
 
 
