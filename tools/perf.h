@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include <choir/choir.h>
 
@@ -111,11 +112,14 @@ int choir_perf_start(const char *command, int argc, char **argv, int nranks);
 
 /* --- files (perf_file.c) ------------------------------------------------------------------------------ */
 
-/* Links lead to the place, and stay; a pipe or a device is nothing to put another file in the place of, and is written to. */
+/* Links lead to the place, and stay; a pipe or a device is nothing to put another file in the place of, and is written to. So
+ * is a file in a folder that takes no other beside it. Who may read and write a file that was there may do so afterwards. */
 struct perf_file {
     const char *command, *name;
     char path[PATH_MAX], draft[PATH_MAX + 16];
-    bool straight;
+    bool straight;  /* there is no draft */
+    bool was_there; /* with this mode */
+    mode_t mode;
     FILE *file;
 };
 
@@ -123,7 +127,7 @@ struct perf_file {
 bool choir_perf_file_try(const char *command, const char *name);
 /* NULL after a line. Strings are borrowed until the end. */
 FILE *choir_perf_file_begin(struct perf_file *file, const char *command, const char *name);
-/* False after a line; then what was there before is there still. */
+/* False after a line; then what was there before is there still, if there was a draft. */
 bool choir_perf_file_end(struct perf_file *file);
 
 /* --- one size (perf_case.c) -------------------------------------------------------------------------- */

@@ -78,6 +78,18 @@ done = perf("allreduce", "-n", 2, "-b", "512T", "-e", "512T", "--html", "before.
 check(done.returncode == 1 and pathlib.Path("before.html").read_text() == "as it was" and os.listdir() == ["before.html"], done, os.listdir())
 done = perf("allreduce", "-n", 2, "-e", 8, "--html", "before.html", *QUICK)
 check(done.returncode == 0 and "</html>" in pathlib.Path("before.html").read_text() and os.listdir() == ["before.html"], done, os.listdir())
+# Who may read it stays as it was, or is as of any new file; a link planted under a name that can be guessed leads nowhere.
+os.chmod("before.html", 0o604)
+pathlib.Path("victim").write_text("as it was")
+script = 'umask 026; for name in before new; do ln -s victim $name.html.$$; done; exec "$0" perf allreduce -n 2 -e 8 --threads --iters 5 --html "$1"'
+for name, mode in (("before.html", 0o604), ("new.html", 0o640)):
+    pathlib.Path("before.html").write_text("as it was")
+    done = subprocess.run(["sh", "-c", script, CHOIR, name], capture_output=True, text=True, env=ENV)
+    check(done.returncode == 0 and "</html>" in pathlib.Path(name).read_text() and os.stat(name).st_mode & 0o777 == mode, name, done, os.stat(name))
+    check(pathlib.Path("victim").read_text() == "as it was", name, "a planted link was followed")
+# What is lost is told, and why if that is known.
+done = perf("allreduce", "-n", 2, "-e", 8, "--html", "/dev/full", *QUICK)
+check(done.returncode == 1 and re.search("choir perf: /dev/full: (No space left|not all of it)", done.stderr), done)
 
 # Every operation, with three ranks that do not divide the sizes, a root that is not 0; also in place, as threads, with every round verified.
 for op in OPERATIONS:

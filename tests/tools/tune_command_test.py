@@ -103,6 +103,11 @@ pathlib.Path("target").write_text("before\n")
 for link, target in (("link", "target"), ("dangling", "not-yet")):
     done = choir("tune", "--output", link)
     check(done.returncode == 0 and os.readlink(link) == target and "wait_us" in pathlib.Path(target).read_text(), link, done)
+# So is what can have no draft beside it, as its name is as long as a name may be.
+long = pathlib.Path("x" * 255)
+long.write_text("before\n")
+done = choir("tune", "--output", long)
+check(done.returncode == 0 and "wait_us" in long.read_text(), done)
 os.mkfifo("pipe")
 tune = subprocess.Popen([CHOIR, "tune", "--output", "pipe"], stdout=subprocess.DEVNULL, env=ENV)
 told = pathlib.Path("pipe").read_text()
