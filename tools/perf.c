@@ -170,15 +170,19 @@ static int check_ranks(const struct job *job, int nranks, bool speaks)
 static int check_group(const struct job *job, choir_group *group)
 {
     int code = check_ranks(job, choir_group_size(group), is_rank_0(group));
+    choir_status rc = CHOIR_OK;
 
     if (code == 0 && job->options->html != NULL && is_rank_0(group) &&
         !choir_perf_file_try("perf", job->options->html))
         code = EXIT_FAILURE;
     /* Only rank 0 has looked. */
-    if (job->options->html != NULL &&
-        choir_allreduce(group, CHOIR_BUF(&code, 1, CHOIR_I32),
-                        CHOIR_OPTS(allreduce, .op = CHOIR_MAX), NULL) != CHOIR_OK)
+    if (job->options->html != NULL)
+        rc = choir_allreduce(group, CHOIR_BUF(&code, 1, CHOIR_I32),
+                             CHOIR_OPTS(allreduce, .op = CHOIR_MAX), NULL);
+    if (rc != CHOIR_OK) {
+        fprintf(stderr, "choir perf: rank %d: %s\n", choir_group_rank(group), choir_perf_why(rc));
         code = EXIT_FAILURE;
+    }
     if (code != 0)
         choir_barrier(group, NULL, NULL); /* who leaves first ends the run, and rank 0's word */
     return code;

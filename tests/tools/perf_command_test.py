@@ -90,6 +90,10 @@ for name, mode in (("before.html", 0o604), ("new.html", 0o640)):
 # What is lost is told, and why if that is known.
 done = perf("allreduce", "-n", 2, "-e", 8, "--html", "/dev/full", *QUICK)
 check(done.returncode == 1 and re.search("choir perf: /dev/full: (No space left|not all of it)", done.stderr), done)
+# That ranks are not called in the same way is told while they look at the page's place.
+script = '[ $CHOIR_RANK = 0 ] && exec "$0" perf allreduce -e 8 --html page.html; "$0" perf allreduce -e 8; sleep 5; exit 1'
+done = subprocess.run([CHOIR, "run", "--no-prefix", "-n", "2", "sh", "-c", script, CHOIR], capture_output=True, text=True, env=ENV)
+check(done.returncode == 1 and "choir perf: rank 0: " in done.stderr, done)
 
 # Every operation, with three ranks that do not divide the sizes, a root that is not 0; also in place, as threads, with every round verified.
 for op in OPERATIONS:
