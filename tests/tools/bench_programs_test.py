@@ -47,7 +47,7 @@ if shutil.which("valgrind") and shutil.which("strace"):
         done = count()
         calls = [int(n) for n in re.findall(r"process \d of 2: (\d+)", done.stdout)]
         check(done.returncode == 0 and len(calls) == 2 and "allocations: none" in done.stdout, done)
-        most = max(calls) if most is None else min(most, max(calls, default=0))
+        most = max(calls, default=0) if most is None else min(most, max(calls, default=0))
         if failures or most <= 3:
             break
     if len(os.sched_getaffinity(0)) > 1:
