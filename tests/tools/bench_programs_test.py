@@ -5,8 +5,10 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 SOURCE = pathlib.Path(os.environ["CHOIR_TEST_SOURCE"])
 BUILD = pathlib.Path(os.environ["CHOIR_TEST_BUILD"])
@@ -33,6 +35,14 @@ says(r"allreduce of +65536 bytes, 2 ranks: bf16 \d\.\d+ of f32's rate \[.*f16 \d
 told = says(r"computing [\d.]+ ms, both [\d.]+ ms: -?\d+ % hidden \[", CHOIR, "run", "-n", 2, "--bind", "none", "--no-prefix", BENCH / "overlap", 1)
 check(all(float(ms) > 0 for ms in re.findall(r"([\d.]+) ms", told)), "took no time:", told)
 says(r"3 ranks: [\d.]+ us \[", BENCH / "turns", 3)
+# One that loses a rank ends, and says so.
+turns = subprocess.Popen([BENCH / "turns", "3"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+children = pathlib.Path(f"/proc/{turns.pid}/task/{turns.pid}/children")
+while len(children.read_text().split()) < 2 and turns.poll() is None:
+    time.sleep(0.001)
+os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+told = turns.communicate(timeout=30)[1]
+check(turns.returncode == 1 and "has ended in mid-run (signal 9)" in told, turns.returncode, told)
 says(r"flight record: [\d.]+ ns an operation", BENCH / "costs", "flight")
 for program in ("types", "overlap"):
     done = subprocess.run([CHOIR, "run", "-n", "1", "--no-prefix", BENCH / program, "0"], capture_output=True, text=True)
