@@ -15,8 +15,8 @@
 
 /* --- flags ----------------------------------------------------------------------------------------- */
 
-choir_status ch_flag_compare(struct ch_channel *channel, const struct ch_run *run, uint32_t who,
-                             uint64_t check)
+CH_NOINLINE choir_status ch_flag_compare(struct ch_channel *channel, const struct ch_run *run,
+                                         uint32_t who, uint64_t check)
 {
     if (run->pairs != NULL)
         return ch_rooted_compare(channel, run->pairs, who, check, run->round);

@@ -39,9 +39,8 @@ struct ch_run {
 
     /* Counters have something between them: a compiler would count a pair in one vector, for which the processor has
      * to wait until both were stored. */
-    uint64_t round; /* now */
-    uint32_t
-        step; /* of the schedule, the next to be done; a fused plan's function counts its own */
+    uint64_t round;       /* now */
+    uint32_t step;        /* the next of the schedule; a fused plan has a count of its own */
     uint64_t rounds_left; /* this one included */
     int waits_for;        /* the member, or CH_FOR_ALL */
     size_t offset;        /* elements of each block that earlier rounds have moved */

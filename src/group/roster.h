@@ -33,11 +33,11 @@
 choir_status ch_roster_round(choir_store *store, const char *scope, const char *attempt, int nranks,
                              choir_store **round_out);
 
+/* Spent: this process was in that round already and it failed, so who tries again needs another; everybody else hears there
+ * why it failed. */
 struct ch_roster_entry {
     bool counted; /* as that rank, in this round: no other process came as it before */
-    bool
-        spent; /* this process was in that round already and it failed, so who tries again needs another; everybody else
-                   * hears there why it failed */
+    bool spent;
 };
 
 /*
